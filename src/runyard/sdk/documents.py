@@ -1,10 +1,10 @@
 """Entities as the server shows them: read-only views over their JSON. Pure."""
 
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
 from runyard.sdk.errors import Problem, read_problems
+from runyard.sdk.html_tables import render_fields
 
 FINAL = ("COMPLETED", "ERROR", "STOPPED")
 """The states after which a run does nothing more."""
@@ -21,6 +21,9 @@ class Section(dict[str, Any]):
         except KeyError:
             raise AttributeError(f"no `{name}` here; there are: {', '.join(self) or 'no fields'}") from None
         return Section(value) if isinstance(value, dict) else value
+
+    def _repr_html_(self) -> str:
+        return render_fields(self)
 
 
 class EntityView:
@@ -81,8 +84,17 @@ class EntityView:
         """Its JSON, as the server sent it."""
         return dict(self._document)
 
+    @property
+    def cells(self) -> dict[str, Any]:
+        """What a row of a table shows of it."""
+        shown = {"name": self.name, "kind": self.kind, "state": self.status.get("state")}
+        return {**shown, "created": self.metadata.get("created"), "by": self.user, "id": self.id}
+
     def __repr__(self) -> str:
         return f"<{self._type} {self.name} of project {self.project_name}>"
+
+    def _repr_html_(self) -> str:
+        return render_fields({name: value for name, value in self.cells.items() if value is not None})
 
 
 class RunView(EntityView):
@@ -154,11 +166,23 @@ class RunView(EntityView):
         why = ": ".join(part for part in (self.reason, self.message) if part)
         return f"{self.state}: {why}" if why else self.state
 
+    @property
+    def function_name(self) -> str:
+        """The name of its function."""
+        return str(self.spec.get("function", "")).rpartition("/")[2].partition(":")[0]
+
+    @property
+    def cells(self) -> dict[str, Any]:
+        """What a row of a table shows of it."""
+        what = {"run": self.id, "function": self.function_name, "action": self.action, "state": self.describe()}
+        return {**what, "created": self.metadata.get("created"), "by": self.user}
+
     def __repr__(self) -> str:
         return f"<run {self.id} of project {self.project_name}: {self.describe()[:200]}>"
 
     def _repr_html_(self) -> str:
-        rows = {"run": self.id, "project": self.project_name, "kind": self.kind, "state": self.describe()}
-        rows |= {f"result {name}": str(value)[:200] for name, value in self.results.items()}
-        cells = (f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows.items())
-        return f"<table>{''.join(cells)}</table>"
+        fields = {"project": self.project_name, **self.cells, "service": self.service_url}
+        fields |= {f"result {name}": value for name, value in self.results.items()}
+        fields |= {f"output {name}": value for name, value in self.outputs.items()}
+        fields |= {f"warning {number}": str(each) for number, each in enumerate(self.warnings, 1)}
+        return render_fields({name: value for name, value in fields.items() if value is not None})

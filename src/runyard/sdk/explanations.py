@@ -3,14 +3,16 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 from runyard.sdk.documents import Section
 from runyard.sdk.errors import Problem, read_problems
+from runyard.sdk.html_tables import render_table, render_text
 
 HEAD = ("field", "value", "set by", "replaced")
 VALUE_CHARACTERS = 80
+MOST_NOTE = 2000
+"""Characters of a problem in a notebook."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +68,9 @@ class Explanation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in HEAD)
-        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in self.to_rows())
         said = [("warning", problem) for problem in self.warnings] + [("refused", problem) for problem in self.refusals]
-        notes = "".join(f"<p><b>{word}</b>: {escape(str(problem))}</p>" for word, problem in said)
-        return f"<table><tr>{head}</tr>{body}</table>{notes}"
+        notes = "".join(f"<p><b>{word}</b>: {render_text(str(problem), most=MOST_NOTE)}</p>" for word, problem in said)
+        return f"{render_table(HEAD, self.to_rows())}{notes}"
 
 
 def read_explanation(answer: Mapping[str, Any]) -> Explanation:

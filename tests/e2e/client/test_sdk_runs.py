@@ -41,6 +41,36 @@ def test_same_lines_work_when_they_are_awaited(server: str) -> None:
     assert asyncio.run(work()) == ("hello Bob\n", ["hello Bob"])
 
 
+LEARN = """
+def main(context, rounds: int):
+    for number in range(rounds):
+        context.log_metrics({"loss": 1 / (number + 1), "rate": 0.5})
+    return {"rounds": rounds, "best": {"loss": 1 / rounds}}
+"""
+
+
+def test_metrics_and_results_are_there_when_a_run_has_reported_them(
+    server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    func = ry.get_or_create_project("demo").new_function("learn", code=LEARN, handler="main")
+    run = func.run(parameters={"rounds": 4}).wait(timeout=SECONDS, check=True, progress=True)
+    assert run.results == {"rounds": 4, "best": {"loss": 0.25}}
+    assert run.results.best.loss == 0.25
+    assert run.metrics() == {"loss": [1.0, 0.5, 1 / 3, 0.25], "rate": [0.5] * 4}
+    assert capsys.readouterr().err.splitlines()[-1] == f"{run.id}: COMPLETED"
+
+    async def measure() -> tuple[ry.Section, ry.Section, ry.Section, int]:
+        async with ry.AsyncClient() as client:
+            same = await (await client.get_project("demo")).get_run(run.id)
+            events = await same.events()
+            return await same.metrics(), same.results, await same.effective(), len(events)
+
+    metrics, results, effective, events = asyncio.run(measure())
+    assert (metrics, results) == (run.metrics(), run.results)
+    assert effective["parameters"] == {"rounds": 4}
+    assert events == len(run.events()) >= 4
+
+
 def test_failure_is_raised_when_it_is_checked(server: str) -> None:
     func = ry.get_or_create_project("demo").new_function("fail", code_src="program.py", handler="fail")
     run = func.run()
@@ -123,6 +153,28 @@ def test_files_come_back_as_they_were_when_they_are_logged(server: str, tmp_path
     with pytest.raises(ry.NotFound, match="did you mean net"):
         project.get_model("nett")
     model.delete()
+
+
+def test_entities_are_listed_when_they_are_of_any_type(server: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    project = ry.get_or_create_project("listed")
+    for name, log in (("a", project.log_artifact), ("d", project.log_dataitem), ("m", project.log_model)):
+        assert log(name, tmp_path / "a.txt").state == "READY"
+    elsewhere = project.new_artifact("elsewhere", path="https://example.org/a.txt", description="not here")
+    assert (elsewhere.spec.path, elsewhere.list_files()) == ("https://example.org/a.txt", [])
+    project.new_dataitem("table", kind="table", path="s3://bucket/table.parquet")
+    project.new_model("net", path="s3://bucket/net/")
+    project.new_secret("TOKEN", "x")
+    listed = (project.list_artifacts(), project.list_dataitems(), project.list_models())
+    assert [sorted(each.name for each in found) for found in listed] == [
+        ["a", "elsewhere"],
+        ["d", "table"],
+        ["m", "net"],
+    ]
+    assert "<td>elsewhere</td>" in listed[0]._repr_html_()  # type: ignore[attr-defined]
+    assert project.list_secrets()._repr_html_() == (  # type: ignore[attr-defined]
+        "<table><tr><th>name</th></tr><tr><td>TOKEN</td></tr></table>"
+    )
 
 
 def test_file_is_an_input_and_a_path_an_output_when_a_function_runs(server: str, tmp_path: Path) -> None:

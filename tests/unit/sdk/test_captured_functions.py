@@ -1,7 +1,10 @@
 import json
 import os.path as paths
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import runyard as ry
@@ -52,6 +55,51 @@ def test_every_reason_is_told_when_a_function_cannot_stand_alone() -> None:
         "`OUTSIDE`, which is defined outside",
         "`undefined_name`, which is not defined",
         "new_function(code_src=…)",
+    ):
+        assert words in str(raised.value)
+
+
+def test_packages_are_required_in_their_versions_when_a_function_imports_them() -> None:
+    @ry.function()
+    def load(text: str) -> Any:
+        import httpx2  # noqa: F401, PLC0415
+        from yaml import safe_load  # noqa: PLC0415
+
+        return click.style(json.dumps(safe_load(text)))
+
+    wanted = [f"{name}=={version(name)}" for name in ("PyYAML", "click", "httpx2")]
+    assert sorted(load.to_arguments()["requirements"]) == sorted(wanted)
+    stated = ry.function(requirements=["click"])(load._function)
+    assert stated.to_arguments()["requirements"] == ["click"]
+
+    @ry.function()
+    def plain() -> str:
+        return json.dumps(1)
+
+    assert plain.to_arguments()["requirements"] == []
+
+
+def test_module_is_refused_when_no_package_of_an_index_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, module in (("built", "built"), ("one", "shared"), ("two", "shared")):
+        (folder := tmp_path / f"{name}-1.0.dist-info").mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (folder / "top_level.txt").write_text(f"{module}\n")
+    (tmp_path / "built-1.0.dist-info" / "direct_url.json").write_text('{"url": "file:///home/ada/built.whl"}')
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def load() -> None:
+        import built  # type: ignore[import-not-found]  # noqa: F401, PLC0415
+        import shared.part  # type: ignore[import-not-found]  # noqa: F401, PLC0415
+
+        import examples.demo  # noqa: F401, PLC0415
+
+    with pytest.raises(ry.ArgumentError) as raised:
+        ry.function()(load)
+    for words in (
+        "it imports `built` of built, which was not installed from an index",
+        "it imports `examples`, which is of this machine alone",
+        "it imports `shared`, which several packages have: one, two",
+        "name packages in `requirements`",
     ):
         assert words in str(raised.value)
 

@@ -21,7 +21,7 @@ get_project get_run list_projects set_client
 PUBLIC = NAMES.split()
 METHODS = {
     "StoredEntity": """
-delete download id key kind list_files metadata name project_name spec state status to_dict upload user
+cells delete download id key kind list_files metadata name project_name spec state status to_dict upload user
     """,
     "Client": """
 describe_profiles put_profile delete_profile list_profile_revisions get_profile_revision
@@ -34,20 +34,22 @@ get_profile list_profiles list_projects new_project request revoke_token whoami
 save_function
 new_config_map get_config_map list_config_maps delete_config_map
 new_volume get_volume list_volumes delete_volume
+cells list_artifacts list_dataitems list_models new_artifact new_dataitem new_model
 get_artifact get_dataitem get_model list_stored log_artifact log_dataitem log_model
 create_function delete delete_secret ensure_function get_function get_run get_secret id key kind
 list_functions list_runs list_secrets metadata name new_function new_secret project_name refresh spec status
 to_dict user
     """,
     "Function": """
-address_request delete draft_run explain explain_request id key kind make_request metadata name project_name reference
+address_request cells delete draft_run explain explain_request id key kind make_request metadata name project_name reference
 render run spec status submit to_dict user
     """,
     "RunDraft": """
 explain render submit
     """,
     "Run": """
-action delete describe effective events explain has_ended has_failed id is_service iter_log key kind logs
+action cells delete describe effective events explain function_name has_ended has_failed id
+is_service iter_log key kind logs
 message metadata metrics name outputs project_name reason refresh results resume service_url spec state status
 stop to_dict user wait warnings why
     """,

@@ -10,6 +10,15 @@ from typing import assert_type
 import runyard as ry
 
 
+def show(progress: ry.TransferProgress) -> None:
+    assert_type(progress.done_bytes, int)
+
+
+@ry.function(requirements=["numpy"], resources={"mem": "1Gi"})
+def train(name: str, epochs: int = 3) -> float:
+    return float(epochs)
+
+
 def accepted(project: ry.Project, func: ry.Function, run: ry.Run) -> None:
     assert_type(ry.get_or_create_project("demo"), ry.Project)
     assert_type(project.new_function("f", code="", handler="h", requirements=["x"]), ry.Function)
@@ -18,6 +27,15 @@ def accepted(project: ry.Project, func: ry.Function, run: ry.Run) -> None:
     assert_type(run.logs(), str)
     assert_type(run.logs(follow=True), Iterator[str])
     assert_type(func.explain(profile="1xa100"), ry.Explanation)
+    assert_type(run.wait(until="running").results, ry.Section)
+    assert_type(run.events(), list[ry.Section])
+    assert_type(run.metrics(), ry.Section)
+    assert_type(run.why(), str)
+    assert_type(project.log_model("m", "net.bin", on_progress=show), ry.StoredEntity)
+    assert_type(project.new_artifact("a", path="s3://b/c"), ry.StoredEntity)
+    assert_type(project.list_dataitems(limit=3), list[ry.StoredEntity])
+    assert_type(train("x"), float)
+    assert_type(project.save_function(train), ry.Function)
     volume = ry.Volume(volume_type="empty_dir", name="v", mount_path="/v", spec={"size_limit": "1Gi"})
     func.run(
         volumes=[volume],
@@ -28,6 +46,13 @@ def accepted(project: ry.Project, func: ry.Function, run: ry.Run) -> None:
         service_ports=[8080, {"port": 80, "target_port": 8080}],
     )
     func.run(envs={"A": "1"}, node_selector={"gpu": "a100"}, affinity={"node_affinity": {}})
+
+
+async def refused_async(project: ry.AsyncProject, run: ry.AsyncRun) -> None:
+    _ = run.wait().state  # type: ignore[attr-defined]
+    for _ in run.logs(follow=True):  # type: ignore[attr-defined]
+        pass
+    await project.log_model("m", 3)  # type: ignore[arg-type]
 
 
 async def accepted_async(client: ry.AsyncClient, run: ry.AsyncRun) -> None:
@@ -54,4 +79,14 @@ def refused(project: ry.Project, func: ry.Function, run: ry.Run) -> None:
     run.wait(5.0)  # type: ignore[call-arg, arg-type]
     run.logs(follow=True).upper()  # type: ignore[attr-defined]
     project.new_function("f", code_source="x.py")  # type: ignore[call-arg]
+    project.log_model("m", "net.bin", on_progress=len)  # type: ignore[arg-type]
+    project.log_artifact("a", "x", progress=True)  # type: ignore[call-arg]
+    project.new_model("m")  # type: ignore[call-arg]
+    project.list_artifacts(5)  # type: ignore[call-arg]
+    train(1)  # type: ignore[arg-type]
+    train("x", epoch=1)  # type: ignore[call-arg]
+    ry.function(requirement=["numpy"])  # type: ignore[call-arg]
+    ry.function(train)  # type: ignore[call-arg, arg-type]
+    project.save_function(len)  # type: ignore[arg-type]
+    run.events()[0] + 1  # type: ignore[operator]
     ry.get_or_make_project("demo")  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from runyard.sdk.credentials import Credentials, find_credentials
 from runyard.sdk.documents import Section
 from runyard.sdk.errors import AlreadyExists, NotFound
 from runyard.sdk.function_specs import draft_function, make_function_spec
+from runyard.sdk.html_tables import Listing
 from runyard.sdk.records import (
     AuditEntry,
     CreatedToken,
@@ -135,7 +136,7 @@ class AsyncClient:
     async def list_projects(self, *, limit: int = 100) -> list[AsyncProject]:
         """Projects that are visible to the user."""
         found = await read_pages(self._transport, "projects", limit=limit)
-        return [AsyncProject(document, self._transport) for document in found]
+        return Listing(AsyncProject(document, self._transport) for document in found)
 
     async def delete_project(self, name: str, *, cascade: bool = False) -> None:
         """Delete a project; one that is not empty only with `cascade`."""
@@ -144,7 +145,7 @@ class AsyncClient:
     async def list_profiles(self) -> list[str]:
         """The names of the profiles that runs may use."""
         found = await self.describe_server()
-        return [str(name) for name in found.get("k8s_resource_profiles") or ()]
+        return Listing(str(name) for name in found.get("k8s_resource_profiles") or ())
 
     async def describe_profiles(self) -> list[StoredProfile]:
         """The profiles that runs may use, with their documents, by name."""

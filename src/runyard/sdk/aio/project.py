@@ -2,38 +2,27 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 from uuid import uuid4
 
 from runyard.sdk.aio.function import AsyncFunction
 from runyard.sdk.aio.pages import read_pages
+from runyard.sdk.aio.project_files import MOST_LISTED, AsyncProjectFiles, make_metadata
 from runyard.sdk.aio.run import AsyncRun
-from runyard.sdk.aio.stored_files import AsyncStoredEntity, StoredType, log_files
-from runyard.sdk.aio.transport import AsyncTransport
 from runyard.sdk.arguments import FunctionArguments
 from runyard.sdk.calls import Json, delete, get, post, put, select
 from runyard.sdk.captured_functions import CapturedFunction
-from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
 from runyard.sdk.function_specs import DEFAULT_KIND, draft_function, make_function_spec
+from runyard.sdk.html_tables import Listing
 from runyard.sdk.records import ConfigMap, KeptVolume
-from runyard.sdk.transfer_progress import OnProgress
-from runyard.spec.problems import find_nearest
-
-MOST_LISTED = 100
-_NOUNS = {"configmap": "config map", "dataitem": "data item"}
 
 
-class AsyncProject(EntityView):
+class AsyncProject(AsyncProjectFiles):
     """A project."""
 
     _type = "project"
-
-    def __init__(self, document: Json, transport: AsyncTransport) -> None:
-        super().__init__(document)
-        self._transport = transport
 
     async def refresh(self) -> "AsyncProject":
         """Read it again."""
@@ -61,8 +50,7 @@ class AsyncProject(EntityView):
         for runs of the function.
         """
         spec = make_function_spec(kind, arguments)
-        metadata = {"description": description, "labels": labels}
-        known = {field: value for field, value in metadata.items() if value is not None}
+        known = make_metadata(description, labels)
         version = id or uuid4().hex
         try:
             return await self.create_function(name, kind, spec, id=version, metadata=known)
@@ -110,7 +98,7 @@ class AsyncProject(EntityView):
     async def list_functions(self, *, limit: int = MOST_LISTED) -> list[AsyncFunction]:
         """The newest version of each function, newest first."""
         found = await read_pages(self._transport, "-", self.name, "functions", limit=limit)
-        return [AsyncFunction(document, self._transport) for document in found]
+        return Listing(AsyncFunction(document, self._transport) for document in found)
 
     async def get_run(self, id: str) -> AsyncRun:  # noqa: A002 - the API's name
         """A run by its id."""
@@ -129,7 +117,7 @@ class AsyncProject(EntityView):
             function = (await self.get_function(function)).reference
         path = ("-", self.name, "runs")
         found = await read_pages(self._transport, *path, state=state, action=action, function=function, limit=limit)
-        return [AsyncRun(document, self._transport) for document in found]
+        return Listing(AsyncRun(document, self._transport) for document in found)
 
     async def new_secret(self, name: str, secret_value: str) -> None:
         """Store a secret of that name, or change its value."""
@@ -147,7 +135,7 @@ class AsyncProject(EntityView):
     async def list_secrets(self, *, limit: int = MOST_LISTED) -> list[str]:
         """The names of its secrets."""
         found = await read_pages(self._transport, "-", self.name, "secrets", limit=limit)
-        return [str(document["name"]) for document in found]
+        return Listing(str(document["name"]) for document in found)
 
     async def delete_secret(self, name: str) -> None:
         """Delete a secret and its value. Raises `NotFound` with the nearest name."""
@@ -181,7 +169,7 @@ class AsyncProject(EntityView):
         versions = None if name is None else "all"
         path = ("-", self.name, "configmaps")
         found = await read_pages(self._transport, *path, name=name, versions=versions, limit=limit)
-        return [ConfigMap(document) for document in found]
+        return Listing(ConfigMap(document) for document in found)
 
     async def delete_config_map(
         self,
@@ -204,7 +192,7 @@ class AsyncProject(EntityView):
     async def list_volumes(self, *, limit: int = MOST_LISTED) -> list[KeptVolume]:
         """Its volumes, and the claims that outlive their runs, by name."""
         found = await read_pages(self._transport, "-", self.name, "volumes", limit=limit)
-        return [KeptVolume(document) for document in found]
+        return Listing(KeptVolume(document) for document in found)
 
     async def get_volume(self, name: str) -> KeptVolume:
         """A volume, with who uses it. Raises `NotFound`."""
@@ -213,108 +201,3 @@ class AsyncProject(EntityView):
     async def delete_volume(self, name: str) -> None:
         """Delete a volume and its data. Refused while a run uses it."""
         await self._transport.fetch(delete("-", self.name, "volumes", name))
-
-    async def log_artifact(
-        self,
-        name: str,
-        source: str | PathLike[str],
-        *,
-        kind: str | None = None,
-        description: str | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> AsyncStoredEntity:
-        """Upload a file, or the files of a folder, as a version of an artifact."""
-        metadata = _describe(description)
-        return await log_files(
-            self._transport, self.name, "artifact", name, source, kind=kind, metadata=metadata, on_progress=on_progress
-        )
-
-    async def log_dataitem(
-        self,
-        name: str,
-        source: str | PathLike[str],
-        *,
-        kind: str | None = None,
-        description: str | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> AsyncStoredEntity:
-        """Upload a file, or the files of a folder, as a version of a data item; runs name it in `inputs`."""
-        metadata = _describe(description)
-        return await log_files(
-            self._transport, self.name, "dataitem", name, source, kind=kind, metadata=metadata, on_progress=on_progress
-        )
-
-    async def log_model(
-        self,
-        name: str,
-        source: str | PathLike[str],
-        *,
-        kind: str | None = None,
-        description: str | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> AsyncStoredEntity:
-        """Upload a file, or the files of a folder, as a version of a model."""
-        metadata = _describe(description)
-        return await log_files(
-            self._transport, self.name, "model", name, source, kind=kind, metadata=metadata, on_progress=on_progress
-        )
-
-    async def get_artifact(
-        self,
-        name: str,
-        *,
-        id: str | None = None,  # noqa: A002 - the API's name
-    ) -> AsyncStoredEntity:
-        """The newest version of an artifact, or the one with that id. Raises `NotFound` with the nearest name."""
-        return await self._get_stored("artifact", name, entity_id=id)
-
-    async def get_dataitem(
-        self,
-        name: str,
-        *,
-        id: str | None = None,  # noqa: A002 - the API's name
-    ) -> AsyncStoredEntity:
-        """The newest version of a data item, or the one with that id. Raises `NotFound` with the nearest name."""
-        return await self._get_stored("dataitem", name, entity_id=id)
-
-    async def get_model(
-        self,
-        name: str,
-        *,
-        id: str | None = None,  # noqa: A002 - the API's name
-    ) -> AsyncStoredEntity:
-        """The newest version of a model, or the one with that id. Raises `NotFound` with the nearest name."""
-        return await self._get_stored("model", name, entity_id=id)
-
-    async def list_stored(self, type_name: StoredType, *, limit: int = MOST_LISTED) -> list[AsyncStoredEntity]:
-        """The newest version of each artifact, data item or model."""
-        found = await read_pages(self._transport, "-", self.name, f"{type_name}s", limit=limit)
-        return [AsyncStoredEntity(document, self._transport, type_name=type_name) for document in found]
-
-    async def _get_stored(self, type_name: StoredType, name: str, *, entity_id: str | None) -> AsyncStoredEntity:
-        document = await self._get_named(type_name, name, entity_id=entity_id)
-        return AsyncStoredEntity(document, self._transport, type_name=type_name)
-
-    async def _create(self, plural: str, body: Json) -> Json:
-        """Create an entity under an id that the client chose, so that a repeated request cannot create two."""
-        path = ("-", self.name, plural)
-        created: Json = await self._transport.fetch(post(*path, body=body, is_safe_to_repeat=True))
-        return created
-
-    async def _get_named(self, type_name: str, name: str, *, entity_id: str | None) -> Json:
-        plural = f"{type_name}s"
-        if entity_id is not None:
-            found: Json = await self._transport.fetch(get("-", self.name, plural, entity_id, name=name))
-            return found
-        page = await self._transport.fetch(get("-", self.name, plural, name=name, size=1))
-        for document in page.get("content") or ():
-            return dict(document)
-        others = await read_pages(self._transport, "-", self.name, plural, limit=MOST_LISTED)
-        nearest = find_nearest(name, [str(document.get("name")) for document in others])
-        meant = f"; did you mean {nearest}?" if nearest else ""
-        raise NotFound(f"project {self.name} has no {_NOUNS.get(type_name, type_name)} {name}{meant}", status=404)
-        raise NotFound(f"project {self.name} has no {type_name} {name}{meant}", status=404)
-
-
-def _describe(description: str | None) -> Json:
-    return {} if description is None else {"description": description}

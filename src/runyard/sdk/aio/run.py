@@ -1,25 +1,29 @@
 """A run: wait for it, read its log, ask why it is in its state, stop it."""
 
 import asyncio
-import sys
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from time import monotonic
 from typing import Any, Literal, overload
 
-from runyard.sdk.aio.log_follow import OnAway, follow_log
+from runyard.sdk.aio.log_follow import OnAway, follow_log, read_tail
 from runyard.sdk.aio.transport import AsyncTransport
 from runyard.sdk.calls import Json, delete, get, post
 from runyard.sdk.documents import FINAL, RunView, Section
 from runyard.sdk.errors import NotFound, RunFailed, WaitTimeout
 from runyard.sdk.explanations import Explanation, read_explanation
+from runyard.sdk.html_tables import Listing
 from runyard.sdk.log_reader import LogLine, StreamTitles
+from runyard.sdk.run_progress import RunProgress, open_progress
 
 FIRST_POLL_SECONDS = 0.2
 LONGEST_POLL_SECONDS = 2.0
 MOST_EVENT_PAGES = 100
 MOST_LOG_CHARACTERS = 64 << 20
 """The most of a log that `logs()` returns; the end of it."""
+DRAIN_POLL_SECONDS = 0.2
+MOST_DRAIN_POLLS = 50
+"""How often a live view asks whether the log of a run that has ended is complete."""
 Until = Literal["end", "running"]
 
 
@@ -46,16 +50,16 @@ class AsyncRun(RunView):
         """Wait until it has ended; a service, until it is running or has ended (`until` says otherwise).
 
         `timeout` is in seconds: raises `WaitTimeout`, and the run goes on. With `progress`, changes of state are
-        printed to standard error. With `check`, raises `RunFailed` if it did not complete.
+        printed to standard error; a notebook shows a live view with the end of the log. With `check`, raises
+        `RunFailed` if it did not complete.
         """
         wanted = until or ("running" if self.is_service else "end")
         deadline = None if timeout is None else monotonic() + timeout
-        pause, shown = FIRST_POLL_SECONDS, ""
+        pause, view = FIRST_POLL_SECONDS, open_progress() if progress else None
         while True:
             await self.refresh()
-            if progress and self.describe() != shown:
-                shown = self.describe()
-                sys.stderr.write(f"{self.id}: {shown}\n")
+            if view is not None:
+                await self._show(view)
             if self.has_ended or (wanted == "running" and self.state == "RUNNING"):
                 break
             if deadline is not None and monotonic() + pause > deadline:
@@ -122,7 +126,7 @@ class AsyncRun(RunView):
 
     async def events(self) -> list[Section]:
         """Its transitions, oldest first: `sequence`, `status`, `time`, `actor`, `reason`, `message`."""
-        found: list[Section] = []
+        found = Listing[Section]()
         for _ in range(MOST_EVENT_PAGES):
             after = found[-1]["sequence"] if found else None
             page = await self._transport.fetch(get(*self._path, "events", after=after))
@@ -185,6 +189,15 @@ class AsyncRun(RunView):
                 size -= len(lines.popleft())
         note = [f"[{left_out} lines are left out; `iter_log` has all]"] if left_out else []
         return "".join(f"{line}\n" for line in (*note, *lines))
+
+    async def _show(self, view: RunProgress) -> None:
+        """Show it as it is now, with the end of its log; once it has ended, that of the complete log."""
+        for _ in range(MOST_DRAIN_POLLS if view.lines and self.has_ended else 0):
+            if await self._is_log_complete():
+                break
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
+        call = get(*self._path, "log", tail=view.lines)
+        view.show(self, await read_tail(self._transport, call) if view.lines else ())
 
     async def _is_log_complete(self) -> bool:
         try:

@@ -17,6 +17,7 @@ from runyard.sdk.calls import Call, Json, delete, get, post, put
 from runyard.sdk.connections import is_permanent, make_connection_error
 from runyard.sdk.documents import EntityView, Section
 from runyard.sdk.errors import AlreadyExists, ArgumentError, RunyardError, TransferFailed
+from runyard.sdk.html_tables import Listing
 from runyard.sdk.local_files import (
     LocalFile,
     check_download,
@@ -49,7 +50,7 @@ class AsyncStoredEntity(EntityView):
 
     async def list_files(self) -> list[Section]:
         """Its files: `path`, `size`, `hash`, and `stored` if the server has the bytes."""
-        return [Section(info) for info in await self._transport.fetch(get(*self._path, "files", "info"))]
+        return Listing(map(Section, await self._transport.fetch(get(*self._path, "files", "info"))))
 
     async def download(
         self,

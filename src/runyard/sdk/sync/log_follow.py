@@ -2,6 +2,7 @@
 """Follows the log of a run over as many connections as it takes; `LogReader` knows what was delivered."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import monotonic
@@ -13,6 +14,7 @@ from runyard.sdk.connections import is_permanent, make_connection_error
 from runyard.sdk.errors import ApiError, Refused, RunyardError, ServerFailed, ServerUnreachable, TooManyRequests
 from runyard.sdk.log_reader import LogLine, LogReader
 from runyard.sdk.retry import Attempts
+from runyard.sdk.run_progress import MOST_LINE, MOST_LINES
 from runyard.sdk.sync.transport import Transport
 from runyard.spec.problem_codes import Code
 
@@ -50,6 +52,19 @@ def follow_log(
             _pause(attempts, failure, on_away=on_away)
     for line in reader.flush():
         yield line
+
+
+def read_tail(transport: Transport, call: Call) -> list[str]:
+    """The lines of one response, cut to what a view has room for. Empty if there is no log now: the view goes on."""
+    reader, attempts = LogReader(), Attempts(0, now=monotonic())
+    lines = deque[str](maxlen=MOST_LINES)
+    try:
+        for line in _read_response(transport, call, reader, attempts):
+            lines.append(line.text[:MOST_LINE])
+    except (httpx2.TransportError, RunyardError):
+        pass
+    lines.extend(line.text[:MOST_LINE] for line in reader.flush())
+    return list(lines)
 
 
 def _read_response(transport: Transport, call: Call, reader: LogReader, attempts: Attempts) -> Iterator[LogLine]:

@@ -3,7 +3,6 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 from uuid import uuid4
@@ -11,30 +10,20 @@ from uuid import uuid4
 from runyard.sdk.arguments import FunctionArguments
 from runyard.sdk.calls import Json, delete, get, post, put, select
 from runyard.sdk.captured_functions import CapturedFunction
-from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
 from runyard.sdk.function_specs import DEFAULT_KIND, draft_function, make_function_spec
+from runyard.sdk.html_tables import Listing
 from runyard.sdk.records import ConfigMap, KeptVolume
 from runyard.sdk.sync.function import Function
 from runyard.sdk.sync.pages import read_pages
+from runyard.sdk.sync.project_files import MOST_LISTED, ProjectFiles, make_metadata
 from runyard.sdk.sync.run import Run
-from runyard.sdk.sync.stored_files import StoredEntity, StoredType, log_files
-from runyard.sdk.sync.transport import Transport
-from runyard.sdk.transfer_progress import OnProgress
-from runyard.spec.problems import find_nearest
-
-MOST_LISTED = 100
-_NOUNS = {"configmap": "config map", "dataitem": "data item"}
 
 
-class Project(EntityView):
+class Project(ProjectFiles):
     """A project."""
 
     _type = "project"
-
-    def __init__(self, document: Json, transport: Transport) -> None:
-        super().__init__(document)
-        self._transport = transport
 
     def refresh(self) -> "Project":
         """Read it again."""
@@ -62,8 +51,7 @@ class Project(EntityView):
         for runs of the function.
         """
         spec = make_function_spec(kind, arguments)
-        metadata = {"description": description, "labels": labels}
-        known = {field: value for field, value in metadata.items() if value is not None}
+        known = make_metadata(description, labels)
         version = id or uuid4().hex
         try:
             return self.create_function(name, kind, spec, id=version, metadata=known)
@@ -111,7 +99,7 @@ class Project(EntityView):
     def list_functions(self, *, limit: int = MOST_LISTED) -> list[Function]:
         """The newest version of each function, newest first."""
         found = read_pages(self._transport, "-", self.name, "functions", limit=limit)
-        return [Function(document, self._transport) for document in found]
+        return Listing(Function(document, self._transport) for document in found)
 
     def get_run(self, id: str) -> Run:  # noqa: A002 - the API's name
         """A run by its id."""
@@ -130,7 +118,7 @@ class Project(EntityView):
             function = (self.get_function(function)).reference
         path = ("-", self.name, "runs")
         found = read_pages(self._transport, *path, state=state, action=action, function=function, limit=limit)
-        return [Run(document, self._transport) for document in found]
+        return Listing(Run(document, self._transport) for document in found)
 
     def new_secret(self, name: str, secret_value: str) -> None:
         """Store a secret of that name, or change its value."""
@@ -148,7 +136,7 @@ class Project(EntityView):
     def list_secrets(self, *, limit: int = MOST_LISTED) -> list[str]:
         """The names of its secrets."""
         found = read_pages(self._transport, "-", self.name, "secrets", limit=limit)
-        return [str(document["name"]) for document in found]
+        return Listing(str(document["name"]) for document in found)
 
     def delete_secret(self, name: str) -> None:
         """Delete a secret and its value. Raises `NotFound` with the nearest name."""
@@ -182,7 +170,7 @@ class Project(EntityView):
         versions = None if name is None else "all"
         path = ("-", self.name, "configmaps")
         found = read_pages(self._transport, *path, name=name, versions=versions, limit=limit)
-        return [ConfigMap(document) for document in found]
+        return Listing(ConfigMap(document) for document in found)
 
     def delete_config_map(
         self,
@@ -205,7 +193,7 @@ class Project(EntityView):
     def list_volumes(self, *, limit: int = MOST_LISTED) -> list[KeptVolume]:
         """Its volumes, and the claims that outlive their runs, by name."""
         found = read_pages(self._transport, "-", self.name, "volumes", limit=limit)
-        return [KeptVolume(document) for document in found]
+        return Listing(KeptVolume(document) for document in found)
 
     def get_volume(self, name: str) -> KeptVolume:
         """A volume, with who uses it. Raises `NotFound`."""
@@ -214,108 +202,3 @@ class Project(EntityView):
     def delete_volume(self, name: str) -> None:
         """Delete a volume and its data. Refused while a run uses it."""
         self._transport.fetch(delete("-", self.name, "volumes", name))
-
-    def log_artifact(
-        self,
-        name: str,
-        source: str | PathLike[str],
-        *,
-        kind: str | None = None,
-        description: str | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> StoredEntity:
-        """Upload a file, or the files of a folder, as a version of an artifact."""
-        metadata = _describe(description)
-        return log_files(
-            self._transport, self.name, "artifact", name, source, kind=kind, metadata=metadata, on_progress=on_progress
-        )
-
-    def log_dataitem(
-        self,
-        name: str,
-        source: str | PathLike[str],
-        *,
-        kind: str | None = None,
-        description: str | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> StoredEntity:
-        """Upload a file, or the files of a folder, as a version of a data item; runs name it in `inputs`."""
-        metadata = _describe(description)
-        return log_files(
-            self._transport, self.name, "dataitem", name, source, kind=kind, metadata=metadata, on_progress=on_progress
-        )
-
-    def log_model(
-        self,
-        name: str,
-        source: str | PathLike[str],
-        *,
-        kind: str | None = None,
-        description: str | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> StoredEntity:
-        """Upload a file, or the files of a folder, as a version of a model."""
-        metadata = _describe(description)
-        return log_files(
-            self._transport, self.name, "model", name, source, kind=kind, metadata=metadata, on_progress=on_progress
-        )
-
-    def get_artifact(
-        self,
-        name: str,
-        *,
-        id: str | None = None,  # noqa: A002 - the API's name
-    ) -> StoredEntity:
-        """The newest version of an artifact, or the one with that id. Raises `NotFound` with the nearest name."""
-        return self._get_stored("artifact", name, entity_id=id)
-
-    def get_dataitem(
-        self,
-        name: str,
-        *,
-        id: str | None = None,  # noqa: A002 - the API's name
-    ) -> StoredEntity:
-        """The newest version of a data item, or the one with that id. Raises `NotFound` with the nearest name."""
-        return self._get_stored("dataitem", name, entity_id=id)
-
-    def get_model(
-        self,
-        name: str,
-        *,
-        id: str | None = None,  # noqa: A002 - the API's name
-    ) -> StoredEntity:
-        """The newest version of a model, or the one with that id. Raises `NotFound` with the nearest name."""
-        return self._get_stored("model", name, entity_id=id)
-
-    def list_stored(self, type_name: StoredType, *, limit: int = MOST_LISTED) -> list[StoredEntity]:
-        """The newest version of each artifact, data item or model."""
-        found = read_pages(self._transport, "-", self.name, f"{type_name}s", limit=limit)
-        return [StoredEntity(document, self._transport, type_name=type_name) for document in found]
-
-    def _get_stored(self, type_name: StoredType, name: str, *, entity_id: str | None) -> StoredEntity:
-        document = self._get_named(type_name, name, entity_id=entity_id)
-        return StoredEntity(document, self._transport, type_name=type_name)
-
-    def _create(self, plural: str, body: Json) -> Json:
-        """Create an entity under an id that the client chose, so that a repeated request cannot create two."""
-        path = ("-", self.name, plural)
-        created: Json = self._transport.fetch(post(*path, body=body, is_safe_to_repeat=True))
-        return created
-
-    def _get_named(self, type_name: str, name: str, *, entity_id: str | None) -> Json:
-        plural = f"{type_name}s"
-        if entity_id is not None:
-            found: Json = self._transport.fetch(get("-", self.name, plural, entity_id, name=name))
-            return found
-        page = self._transport.fetch(get("-", self.name, plural, name=name, size=1))
-        for document in page.get("content") or ():
-            return dict(document)
-        others = read_pages(self._transport, "-", self.name, plural, limit=MOST_LISTED)
-        nearest = find_nearest(name, [str(document.get("name")) for document in others])
-        meant = f"; did you mean {nearest}?" if nearest else ""
-        raise NotFound(f"project {self.name} has no {_NOUNS.get(type_name, type_name)} {name}{meant}", status=404)
-        raise NotFound(f"project {self.name} has no {type_name} {name}{meant}", status=404)
-
-
-def _describe(description: str | None) -> Json:
-    return {} if description is None else {"description": description}

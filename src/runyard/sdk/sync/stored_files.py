@@ -15,6 +15,7 @@ from runyard.sdk.calls import Call, Json, delete, get, post, put
 from runyard.sdk.connections import is_permanent, make_connection_error
 from runyard.sdk.documents import EntityView, Section
 from runyard.sdk.errors import AlreadyExists, ArgumentError, RunyardError, TransferFailed
+from runyard.sdk.html_tables import Listing
 from runyard.sdk.local_files import (
     LocalFile,
     check_download,
@@ -50,7 +51,7 @@ class StoredEntity(EntityView):
 
     def list_files(self) -> list[Section]:
         """Its files: `path`, `size`, `hash`, and `stored` if the server has the bytes."""
-        return [Section(info) for info in self._transport.fetch(get(*self._path, "files", "info"))]
+        return Listing(map(Section, self._transport.fetch(get(*self._path, "files", "info"))))
 
     def download(
         self,
