@@ -85,7 +85,7 @@ def _choose_layout(head: Sequence[str], cells: Rows, optional: Collection[str], 
     """Return the first layout whose longest words fit the width, or else the last one."""
     every = tuple(range(len(head)))
     named = tuple(index for index in every if head[index] not in optional or not _is_empty(cells, index))
-    order = [head.index(name) for name in optional]
+    order = [head.index(name) for name in optional if name in head]
     for layout in (Layout(columns=every), *_iter_layouts(named, order, width)):
         columns = list(zip(*_apply(layout, cells), strict=True))
         if sum(map(_find_longest_word, columns)) + len(GAP) * (len(columns) - 1) <= width:

@@ -121,3 +121,11 @@ def test_only_the_head_is_bold_when_a_person_looks(
 def test_only_the_head_is_printed_when_there_are_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("field", "value"), [])
     assert capsys.readouterr().out == "FIELD  VALUE\n"
+
+
+def test_table_is_printed_when_an_optional_column_is_not_among_its_own(
+    capsys: pytest.CaptureFixture[str], narrow: Narrow
+) -> None:
+    narrow(40)
+    print_table(("run", "state"), [("r1", "RUNNING")], optional=("message", "state"))
+    assert capsys.readouterr().out.splitlines() == ["RUN  STATE", "r1   RUNNING"]
