@@ -41,6 +41,7 @@ from runyard.sdk.errors import RunFailed as RunFailed
 from runyard.sdk.errors import RunyardError as RunyardError
 from runyard.sdk.errors import ServerFailed as ServerFailed
 from runyard.sdk.errors import ServerUnreachable as ServerUnreachable
+from runyard.sdk.errors import SessionFailed as SessionFailed
 from runyard.sdk.errors import TooManyRequests as TooManyRequests
 from runyard.sdk.errors import TransferFailed as TransferFailed
 from runyard.sdk.errors import UnexpectedResponse as UnexpectedResponse
@@ -57,6 +58,10 @@ from runyard.sdk.records import Revision as Revision
 from runyard.sdk.records import StoredPolicy as StoredPolicy
 from runyard.sdk.records import StoredProfile as StoredProfile
 from runyard.sdk.records import Token as Token
+from runyard.sdk.sessions.aio import AsyncSession as AsyncSession
+from runyard.sdk.sessions.blocking import Session as Session
+from runyard.sdk.sessions.channels import ExecResult as ExecResult
+from runyard.sdk.sessions.channels import PortForward as PortForward
 from runyard.sdk.sync.client import Client as Client
 from runyard.sdk.sync.function import Function as Function
 from runyard.sdk.sync.project import Project as Project

@@ -23,6 +23,7 @@ class Container:
         self.session = session
         self.port = port
         self.sizes: list[dict[str, int]] = []
+        self._new_sizes: asyncio.Queue[dict[str, int]] = asyncio.Queue()
         self.is_closed = asyncio.Event()
         """Set when the server has closed the channel."""
         self._input: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED)
@@ -48,6 +49,15 @@ class Container:
         await self.write(json.dumps(status).encode(), channel=ChannelId.ERROR)
         await self.leave()
 
+    async def fail_with_status(self, message: str) -> None:
+        """End with a failure that is no exit code."""
+        await self.write(json.dumps({"status": "Failure", "message": message}).encode(), channel=ChannelId.ERROR)
+        await self.leave()
+
+    async def read_size(self) -> dict[str, int]:
+        """The next size of the terminal."""
+        return await self._new_sizes.get()
+
     async def leave(self) -> None:
         """End without a status."""
         await self._output.put(None)
@@ -65,6 +75,7 @@ class Container:
         """`Channel.send`."""
         if channel is ChannelId.RESIZE:
             self.sizes.append(json.loads(content))
+            self._new_sizes.put_nowait(self.sizes[-1])
         else:
             await self._input.put(None if channel is ChannelId.CLOSE else content)
 

@@ -11,6 +11,8 @@ from urllib.parse import quote
 MOST_ANSWER_BYTES = 64 << 20
 """The largest response that is read into memory."""
 Json = dict[str, Any]
+QueryValue = str | int | tuple[str, ...]
+"""Of a parameter; a tuple repeats it."""
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 
 
@@ -31,7 +33,7 @@ class Call:
 
     method: str
     path: str
-    query: Mapping[str, str | int] = field(default_factory=lambda: MappingProxyType({}))
+    query: Mapping[str, QueryValue] = field(default_factory=lambda: MappingProxyType({}))
     body: Any = None
     """JSON."""
     form: Mapping[str, str] | None = None
@@ -78,7 +80,7 @@ def make_path(*parts: str) -> str:
     return "/api/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
-def get(*parts: str, **query: str | int | None) -> Call:
+def get(*parts: str, **query: QueryValue | None) -> Call:
     """A GET; parameters that are None are left out."""
     return Call(method="GET", path=make_path(*parts), query=select(query))
 
@@ -106,6 +108,6 @@ def delete(*parts: str, expected_revision: int | None = None, **query: str | int
     return Call(method="DELETE", path=make_path(*parts), query=select(query), headers=headers)
 
 
-def select(query: Mapping[str, str | int | None]) -> dict[str, str | int]:
+def select(query: Mapping[str, QueryValue | None]) -> dict[str, QueryValue]:
     """The parameters that are set."""
     return {name: value for name, value in query.items() if value is not None}

@@ -18,6 +18,7 @@ RunyardError
 │   └── ServerFailed      any other 5xx
 ├── RunFailed             the run that was waited for did not complete; `run` is the run
 ├── WaitTimeout           the time to wait is over; also a TimeoutError
+├── SessionFailed         a command or a connection in a container failed or was cut
 └── TransferFailed        a file arrived incomplete or changed
 """
 
@@ -60,6 +61,10 @@ class UnexpectedResponse(RunyardError):
 
 class WaitTimeout(RunyardError, TimeoutError):
     """The time to wait is over. The run goes on."""
+
+
+class SessionFailed(RunyardError):
+    """A command could not be executed in a container, or a session there was cut."""
 
 
 class TransferFailed(RunyardError):

@@ -25,6 +25,8 @@ REPLACED = (
     (r"\baiter_(\w+)\b", r"iter_\1"),
     (r"\bAsync([A-Z]\w*)\b", r"\1"),
     (r"runyard\.sdk\.aio\b", "runyard.sdk.sync"),
+    (r"\bAbstractAsyncContextManager\b", "AbstractContextManager"),
+    (r"\bsessions\.aio\b", "sessions.blocking"),
 )
 
 

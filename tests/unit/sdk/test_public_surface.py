@@ -11,6 +11,7 @@ NAMES = """
 CapturedFunction function
 AuditEntry ConfigMap CreatedToken KeptVolume Rehearsal Revision StoredPolicy StoredProfile Token
 AsyncRunDraft AsyncStoredEntity Rendering RunDraft StoredEntity
+AsyncSession ExecResult PortForward Session SessionFailed
 AlreadyExists ApiError ArgumentError AsyncClient AsyncFunction AsyncProject AsyncRun CertificateError Client
 ConfigurationError Conflict Env Explanation Forbidden Function FunctionArguments LogLine NodeSelector NotFound
 NotSignedIn NotSupported Problem Project Refused Resources Run RunArguments RunFailed RunyardError Section
@@ -41,8 +42,8 @@ list_functions list_runs list_secrets metadata name new_function new_secret proj
 to_dict user
     """,
     "Function": """
-address_request cells delete draft_run explain explain_request id key kind make_request metadata name project_name reference
-render run spec status submit to_dict user
+address_request cells delete draft_run explain explain_request id key kind make_request metadata name project_name
+reference render run spec status submit to_dict user
     """,
     "RunDraft": """
 explain render submit
@@ -50,9 +51,11 @@ explain render submit
     "Run": """
 action cells delete describe effective events explain function_name has_ended has_failed id
 is_service iter_log key kind logs
+exec open_attach open_exec port_forward usage
 message metadata metrics name outputs project_name reason refresh results resume service_url spec state status
 stop to_dict user wait warnings why
     """,
+    "Session": "close_input exit_code resize send",
 }
 
 

@@ -3,10 +3,12 @@
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Literal, overload
 
+from runyard.sdk import sessions
 from runyard.sdk.calls import Json, delete, get, post
 from runyard.sdk.documents import FINAL, RunView, Section
 from runyard.sdk.errors import NotFound, RunFailed, WaitTimeout
@@ -14,6 +16,14 @@ from runyard.sdk.explanations import Explanation, read_explanation
 from runyard.sdk.html_tables import Listing
 from runyard.sdk.log_reader import LogLine, StreamTitles
 from runyard.sdk.run_progress import RunProgress, open_progress
+from runyard.sdk.sessions.channels import (
+    ExecResult,
+    OnProblem,
+    PortForward,
+    make_attach_call,
+    make_exec_call,
+    make_port_call,
+)
 from runyard.sdk.sync.log_follow import OnAway, follow_log, read_tail
 from runyard.sdk.sync.transport import Transport
 
@@ -157,6 +167,65 @@ class Run(RunView):
     def metrics(self) -> Section:
         """Its metrics by name: a number or a list of numbers."""
         return Section(self._transport.fetch(get(*self._path, "metrics")))
+
+    def usage(self) -> list[Section]:
+        """What its containers use now: `pod`, `container`, `cpu_cores`, `memory_bytes`, `at`. Raises `NotSupported`."""
+        found = self._transport.fetch(get(*self._path, "usage"))
+        return [Section(usage) for usage in found["containers"]]
+
+    def exec(
+        self,
+        command: Sequence[str],
+        *,
+        input: bytes | str | None = None,  # noqa: A002 - as in `subprocess.run`
+        container: str | None = None,
+        pod: str | None = None,
+        timeout: float | None = None,
+    ) -> ExecResult:
+        """Execute a command in its container to the end: `exit_code`, `stdout`, `stderr`. No shell reads the command.
+
+        Raises `NotSupported` if the engine cannot, and `WaitTimeout` after `timeout` seconds; the command may go on.
+        """
+        stdin = input is not None
+        call = make_exec_call(self._path, command, stdin=stdin, tty=False, container=container, pod=pod)
+        content = input.encode() if isinstance(input, str) else input
+        return sessions.blocking.execute(self._transport, call, content=content, timeout=timeout)
+
+    def open_exec(
+        self,
+        command: Sequence[str],
+        *,
+        stdin: bool = False,
+        tty: bool = False,
+        container: str | None = None,
+        pod: str | None = None,
+    ) -> "AbstractContextManager[sessions.blocking.Session]":
+        """Execute a command whose input and output move at once, with `tty` at a terminal: a session for a `with`."""
+        call = make_exec_call(self._path, command, stdin=stdin, tty=tty, container=container, pod=pod)
+        return sessions.blocking.open_session(self._transport, call)
+
+    def open_attach(
+        self, *, stdin: bool = False, tty: bool = False, container: str | None = None, pod: str | None = None
+    ) -> "AbstractContextManager[sessions.blocking.Session]":
+        """Attach to the main process of its container: a session with what it prints from now on."""
+        call = make_attach_call(self._path, stdin=stdin, tty=tty, container=container, pod=pod)
+        return sessions.blocking.open_session(self._transport, call)
+
+    def port_forward(
+        self,
+        port: int,
+        *,
+        local_port: int = 0,
+        host: str = "127.0.0.1",
+        pod: str | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> AbstractContextManager[PortForward]:
+        """Forward a port of this machine to one of the run, while a `with` lasts; `port` and `host` say where it is.
+
+        Each connection stands alone: `on_problem` is called with the error of one that could not be forwarded.
+        """
+        call = make_port_call(self._path, port, pod=pod)
+        return sessions.blocking.forward_port(self._transport, call, host=host, port=local_port, on_problem=on_problem)
 
     def stop(self, *, reason: str | None = None) -> "Run":
         """Ask it to stop; `wait` until it has. It is no error if it has ended meanwhile."""

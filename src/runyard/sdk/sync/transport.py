@@ -21,6 +21,8 @@ from runyard.sdk.retry import Attempts
 SILENT_SECONDS = 30.0
 """How long a followed log may be silent before it is asked for again: a server that vanished says nothing."""
 USER_AGENT = "runyard-sdk"
+_NO_PROXY: Mapping[str, None] = {"http://": None, "https://": None}
+"""Without the proxies of the environment, whose SSL_CERT_FILE counts."""
 
 
 class Transport:
@@ -38,13 +40,13 @@ class Transport:
         self.credentials = credentials
         self.follow_seconds = follow_seconds
         self._retry_seconds = retry_seconds
-        self._timeout = timeout
+        self.timeout = timeout
         self._lock = Lock()
         self._client = httpx2.Client(
             base_url=credentials.endpoint,
             timeout=timeout,
             transport=transport,
-            trust_env=not is_loopback(credentials.endpoint),
+            mounts=_NO_PROXY if is_loopback(credentials.endpoint) else None,
             headers={"User-Agent": USER_AGENT},
         )
 
@@ -76,7 +78,7 @@ class Transport:
             else:
                 if answer.status < 300:
                     return answer
-                if answer.status == 401 and not is_refreshed and self._refresh(used):
+                if answer.status == 401 and not is_refreshed and self.refresh(used):
                     is_refreshed = True
                     continue
                 pause = attempts.find_pause_after_answer(call, answer.status, answer.headers, now=monotonic())
@@ -91,10 +93,10 @@ class Transport:
     @contextmanager
     def stream(self, call: Call) -> Iterator[httpx2.Response]:
         """One attempt at a response that is read piece by piece. Raises `httpx2.TransportError` and `RunyardError`."""
-        timeout = httpx2.Timeout(self._timeout, read=SILENT_SECONDS)
+        timeout = httpx2.Timeout(self.timeout, read=SILENT_SECONDS)
         used = self.credentials.authorization
         response = self._client.send(self._build(call, timeout=timeout), stream=True)
-        if response.status_code == 401 and self._refresh(used):
+        if response.status_code == 401 and self.refresh(used):
             response.close()
             response = self._client.send(self._build(call, timeout=timeout), stream=True)
         try:
@@ -132,7 +134,7 @@ class Transport:
             **more,
         )
 
-    def _refresh(self, used: str | None) -> bool:
+    def refresh(self, used: str | None) -> bool:
         """Get a new access token, if there is a refresh token. One call does it for all that need it."""
         with self._lock:
             if self.credentials.authorization != used:
