@@ -42,9 +42,7 @@ class Call:
     """Bytes of a file, instead of JSON."""
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     read_seconds: float | None = None
-    """How long the server may take to answer. None: as long as the client waits for any answer."""
-    answer_seconds: float | None = None
-    """How long the server may be silent before it answers. None: as the client says."""
+    """How long the server may be silent before it answers, if that is longer than the client's `timeout`."""
     is_safe_to_repeat: bool | None = None
     """Whether it may be sent again if nobody knows whether it arrived. None: as HTTP says of the method."""
 

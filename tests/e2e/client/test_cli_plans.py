@@ -35,7 +35,7 @@ def test_server_answers_and_stores_nothing_when_one_is_configured(call: Call, se
     table = call("explain", "-f", "run.yaml")
     assert table.code == 0, table.err
     assert table.err == f"note: answered by {server} (RUNYARD_ENDPOINT)\n"
-    assert table.out.startswith("run, job, project demo\n")
+    assert table.out.startswith("hello, job, project demo\n")
     assert table.out.endswith("would start, 1 warning\n")
     assert "run.yaml:5:8: warning: resources.mem.requests: profile small sets 256Mi" in table.out
     data = json.loads(call("explain", "-f", "run.yaml", "-o", "json").out)

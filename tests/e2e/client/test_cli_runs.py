@@ -74,7 +74,7 @@ def test_nothing_is_stored_when_the_question_is_not_answered_with_yes(
         projects = {project.name for project in client.list_projects()}
         dry = call("run", "-f", "run.yaml", "--dry-run")
         assert dry.code == 0, dry.err
-        assert dry.out.startswith(f"run, job, new project later, by {server}\n")
+        assert dry.out.startswith(f"hello, job, new project later, by {server}\n")
         assert call("run", "-f", "run.yaml", stdin="n\n").code == 130
         assert {project.name for project in client.list_projects()} == projects
         functions = {function.id for function in client.get_project("demo").list_functions()}

@@ -39,6 +39,7 @@ OTHER_MEANINGS = {
     ("api/routes/logs.py", "container"): "Kubernetes' container",
     ("api/routes/sessions.py", "container"): "Kubernetes' container",
     ("api/routes/usage.py", "container"): "Kubernetes' container",
+    ("sdk/sessions/channels.py", "container"): "Kubernetes' container",
     ("app/loops/stored_ends.py", "container"): "Kubernetes' container",
     ("app/sessions/container_sessions.py", "container"): "Kubernetes' container",
     ("app/logs/log_reader.py", "container"): "Kubernetes' container",

@@ -48,7 +48,7 @@ def test_nothing_is_loaded_when_commands_are_listed_or_completed() -> None:
 def test_words_are_completed_when_they_have_begun() -> None:
     assert complete("re") == ["resume", "render"]
     assert complete("ren") == ["render"]
-    assert complete("policy", "") == ["check", "diff"]
+    assert complete("policy", "") == ["show", "check", "rehearse", "apply", "history", "diff"]
     assert complete("render", "--pro") == ["--profiles", "--profile", "--project"]
     assert complete("render", "--action", "") == ["job", "serve", "deploy"]
     assert complete("schema", "po") == ["policy"]

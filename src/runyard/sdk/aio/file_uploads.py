@@ -148,7 +148,7 @@ class AsyncFileUpload:
     async def _complete(self, upload: str) -> None:
         path = make_path(*self._uploads, upload, "complete")
         seconds = self.size / SLOWEST_DIGEST
-        await self.transport.fetch(Call(method="POST", path=path, body={}, answer_seconds=seconds))
+        await self.transport.fetch(Call(method="POST", path=path, body={}, read_seconds=seconds))
 
     async def _is_visible(self) -> bool:
         try:

@@ -147,7 +147,7 @@ class FileUpload:
     def _complete(self, upload: str) -> None:
         path = make_path(*self._uploads, upload, "complete")
         seconds = self.size / SLOWEST_DIGEST
-        self.transport.fetch(Call(method="POST", path=path, body={}, answer_seconds=seconds))
+        self.transport.fetch(Call(method="POST", path=path, body={}, read_seconds=seconds))
 
     def _is_visible(self) -> bool:
         try:

@@ -117,11 +117,9 @@ class Transport:
         headers = dict(call.headers)
         if call.form is None and self.credentials.authorization is not None:
             headers["Authorization"] = self.credentials.authorization
-        if timeout is None and call.answer_seconds is not None:
-            timeout = httpx2.Timeout(self.timeout, read=max(self.timeout, call.answer_seconds))
+        if timeout is None and call.read_seconds is not None:
+            timeout = httpx2.Timeout(self.timeout, read=max(self.timeout, call.read_seconds))
         more: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-        if call.read_seconds is not None and timeout is None:
-            more["timeout"] = httpx2.Timeout(self.timeout, read=call.read_seconds)
         if call.file is not None:
             more["content"] = _iter_file(call.file)
         return self._client.build_request(
