@@ -44,7 +44,7 @@ def add_listing(
             shown = chosen or (every if output == WIDE else columns)
             return command(*args, listing=Listing(output=output, columns=shown, is_chosen=bool(chosen)), **given)
 
-        help_text = f"Columns of the table, in this order: {', '.join(every)}."
+        help_text = f"Columns of the table, in the order you name them: {', '.join(every)}."
         option = click.option("--columns", "chosen", metavar="NAME,NAME", callback=_make_reader(every), help=help_text)
         return click.option("-o", "--output", type=click.Choice(forms), default=TABLE, show_default=True)(option(call))
 

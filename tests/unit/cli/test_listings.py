@@ -69,6 +69,6 @@ def test_every_list_has_columns_that_its_help_names_when_it_is_a_table() -> None
         if "table" not in output.type.choices or listed.name in REPORTS:
             continue
         assert "--columns" in options, listed.name
-        assert "in this order: " in (getattr(options["--columns"], "help", "") or ""), listed.name
+        assert "in the order you name them: " in (getattr(options["--columns"], "help", "") or ""), listed.name
         found += 1
     assert found > 5
