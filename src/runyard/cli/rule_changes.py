@@ -25,6 +25,8 @@ from runyard.sdk.sync.client import Client
 
 Flags = Mapping[str, Any]
 Document = Mapping[str, Any]
+FILES = "files"
+"""The author of revisions that a server read from files (`app.rules.rule_files.FILES`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,7 @@ def apply_policy(
         applied = client.put_policy(policy, expected_revision=current.revision, strict=is_strict)
     print_problems(applied)
     click.echo(f"applied: policy, revision {applied.revision}")
+    _warn_of_files(current.get("user"))
 
 
 def check_profiles(files: Sequence[str]) -> None:
@@ -128,6 +131,7 @@ def apply_profiles(
             applied = client.put_profile(name, document, expected_revision=revision, strict=is_strict)
             print_problems(applied)
             click.echo(f"applied: {clean(name)}, revision {applied.revision}")
+        _warn_of_files(*(stored[name].user for name in changed if name in stored))
 
 
 def _load_policy(file: str) -> dict[str, Any] | None:
@@ -144,6 +148,12 @@ def _load_policy(file: str) -> dict[str, Any] | None:
 
 def _compare(stored: StoredProfile | None, document: Document) -> list[dict[str, Any]]:
     return list_changes({} if stored is None else stored.document, document)
+
+
+def _warn_of_files(*authors: str | None) -> None:
+    """Say that a server with --profiles or --policy reads its files again when it starts."""
+    if FILES in authors:
+        print_note("the server read it from its files, and does so again when it starts: change the files as well")
 
 
 def _find_last_revision(client: Client, name: str) -> int:

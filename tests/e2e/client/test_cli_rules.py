@@ -146,6 +146,25 @@ def test_nothing_is_applied_when_a_file_is_wrong(call: Call, project: ry.Project
     assert call("profile", "ls", "-o", "name").out == ""
 
 
+def test_files_are_named_when_the_server_reads_its_rules_from_them(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(monkeypatch, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    (tmp_path / "tighter.yaml").write_text(TIGHTER)
+    (tmp_path / "profiles/small.yaml").write_text(SMALL)
+    with run_core(
+        "--policy", str(tmp_path / "policy.yaml"), "--profiles", str(tmp_path / "profiles"), folder=tmp_path / "core"
+    ) as core:
+        monkeypatch.setenv("RUNYARD_ENDPOINT", core.url)
+        assert "change the files as well" in call("policy", "apply", "tighter.yaml", "--yes").err
+        assert "change the files as well" not in call("policy", "apply", "policy.yaml", "--yes").err
+        (tmp_path / "profiles/small.yaml").write_text(SMALL.replace("1Gi", "2Gi"))
+        assert "change the files as well" in call("profile", "apply", "profiles", "--yes").err
+
+
 def test_policy_of_somebody_else_stays_when_it_changed_meanwhile(project: ry.Project, call: Call) -> None:
     with ry.Client() as client:
         before = client.get_policy()
