@@ -10,6 +10,7 @@ from tests.e2e.guides import read_part
 from tests.unit.cli.conftest import Call
 
 PAGE = ROOT / "docs" / "users" / "sdk.md"
+NEXT = ("$ runyard config-map ", "$ runyard volume ", "$ runyard audit ")
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 
@@ -21,13 +22,16 @@ def run_python(code: str) -> str:
 
 def test_python_prints_what_the_guide_says_when_it_is_run(server: str, tmp_path: Path) -> None:
     blocks = [text for language, text in BLOCK.findall(PAGE.read_text()) if language == "python"]
-    first, then, decorated, files, asynchronous, own = blocks
+    first, then, decorated, files, things, admins, asynchronous, own = blocks
     assert read_part(PAGE, "python").strip() == f"```python\n{first}```"
     printed = run_python(f"{first}{then}")
     assert "hello Ada\n" in printed
     assert re.search(r"^resources\.mem\.requests +256Mi +profile small +6Gi \(you\)$", printed, re.MULTILINE)
     assert printed.endswith("spec.profile: there is no profile `smal`; allowed: small; did you mean: small\n")
     assert run_python(f"{first}{files}").endswith("/tmp/readings/make_readings.py\n")
+    *_, reference, volumes, rehearsed = run_python(f"{first}{things}{admins}").splitlines()
+    assert re.fullmatch(r"settings:[0-9a-f]+ \{'train\.toml': 'epochs = 3\\n'\}", reference), reference
+    assert (volumes, rehearsed) == ("[]", "True ['policy.put']")
     assert run_python(asynchronous).endswith("hello Bob\n")
     (tmp_path / "decorated.py").write_text(decorated)
     done = subprocess.run([sys.executable, "decorated.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
@@ -52,6 +56,11 @@ def test_command_line_answers_as_shown_when_the_guide_is_followed(call: Call, se
         assert words == "…" or any(each.startswith(words) for each in answered), line
     assert call("ps", "--all").code == 0
     assert call("logs", "-f").out.endswith("hello Ada\n")
+    things = [line.removeprefix("$ runyard ").split() for line in page.splitlines() if line.startswith(NEXT)]
+    assert len(things) == 5
+    for given in things:
+        listed = call(*given)
+        assert listed.code == 0, listed.err
     newest = call("ps", "--all", "-o", "name").out.split()[0]
     assert call("stop", newest, "--yes").out == f"{newest}: COMPLETED\n"
 
