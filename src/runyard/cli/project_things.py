@@ -72,10 +72,11 @@ def delete_function(flags: Flags, *, name: str, version: str | None, yes: bool) 
     click.echo(f"deleted: {clean(function.reference)}")
 
 
-def print_secrets(flags: Flags, *, output: str) -> None:
-    """List the names of secrets."""
+def print_secrets(flags: Flags, *, listing: Listing) -> None:
+    """List secrets, without their values."""
     with open_session(flags) as session:
-        _print_names(session.get_project().list_secrets(limit=MOST_LISTED), output=output)
+        found = session.get_project().describe_secrets(limit=MOST_LISTED)
+    print_entities(found, listing=listing)
 
 
 def set_secret(flags: Flags, *, name: str, is_piped: bool) -> None:
@@ -116,14 +117,6 @@ def _to_row(entity: EntityView, *, now: datetime) -> Mapping[str, str]:
         "labels": ", ".join(map(str, metadata.get("labels") or ())),
         "description": str(metadata.get("description") or ""),
     }
-
-
-def _print_names(names: Sequence[str], *, output: str) -> None:
-    if output in ("json", "yaml"):
-        print_data(list(names), output=output)
-        return
-    for name in names:
-        click.echo(clean(name))
 
 
 def _ask_value(*, is_piped: bool) -> str:

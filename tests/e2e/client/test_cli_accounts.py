@@ -11,6 +11,7 @@ from runyard.cli.commands.token import SCOPES
 from runyard.domain import access
 from tests.core_process import call_runyard, run_core
 from tests.e2e.client.conftest import set_environment
+from tests.e2e.client.test_terminal import start
 from tests.unit.cli.conftest import Call
 
 ADA, BOB = "correct horse", "battery staple"
@@ -65,6 +66,16 @@ def test_password_is_asked_for_when_a_token_shall_be_created(call: Call, home: P
     assert (wrong.code, wrong.out, wrong.err.count("\n")) == (1, "", 1), wrong.err
     assert "no terminal to prompt for the password of ada: use --stdin" in call("token", "create", "ci").err
     assert "did you mean `write`?" in call("token", "create", "ci", "--scope", "wrte").err
+
+
+def test_password_is_not_shown_when_it_is_typed(home: Path, accounts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNYARD_ENDPOINT", accounts)
+    monkeypatch.setenv("RUNYARD_PROJECT", "demo")
+    with start("token", "create", "typed", "--context", "admin", folder=home) as terminal:
+        terminal.wait_for("Password of ada: ")
+        terminal.type(f"{ADA}\n")
+        assert terminal.wait() == 0, terminal.shown
+    assert ("ryp_" in terminal.shown, ADA in terminal.shown) == (True, False)
 
 
 def test_password_of_the_environment_is_used_when_it_is_set(

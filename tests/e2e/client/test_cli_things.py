@@ -61,7 +61,9 @@ def test_secret_comes_from_standard_input_when_it_is_set(call: Call, server: str
     ry.get_or_create_project("demo")
     assert call("secret", "set", "HF_TOKEN", "--stdin", stdin="s3cr3t\n").out == "stored: HF_TOKEN\n"
     assert ry.get_project("demo").get_secret("HF_TOKEN") == "s3cr3t"
-    assert call("secret", "ls").out == "HF_TOKEN\n"
+    assert call("secret", "ls", "-o", "name").out == "HF_TOKEN\n"
+    assert call("secret", "ls", "--columns", "name,by").out.splitlines()[1].split() == ["HF_TOKEN", "anonymous"]
+    assert "s3cr3t" not in call("secret", "ls", "-o", "json").out
     assert "use --stdin" in call("secret", "set", "HF_TOKEN").err
     assert "did you mean HF_TOKEN?" in call("secret", "rm", "HF_TOKN", "--yes").err
     assert call("secret", "rm", "HF_TOKEN", "--yes").code == 0

@@ -123,3 +123,15 @@ def test_nothing_is_submitted_when_the_answer_is_no(server: str, tmp_path: Path,
         assert terminal.wait() == 130
     assert "Traceback" not in terminal.shown
     assert [run.id for run in ry.get_project("demo").list_runs()] == before
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "\x03"])
+def test_policy_stays_when_the_answer_is_no(server: str, tmp_path: Path, answer: str) -> None:
+    (tmp_path / "tighter.yaml").write_text("resources.mem: {default: 64Mi, max: 128Mi}\n")
+    before = ry.get_client().get_policy()
+    with start("policy", "apply", "tighter.yaml", folder=tmp_path) as terminal:
+        terminal.wait_for(r"Apply it\? \[y/N\]: ")
+        assert "resources.mem.max" in terminal.shown
+        terminal.type(answer)
+        assert terminal.wait() == 130
+    assert ry.get_client().get_policy() == before

@@ -33,6 +33,7 @@ get_profile list_profiles list_projects new_project request revoke_token whoami
     """,
     "Project": """
 save_function
+describe_secrets
 new_config_map get_config_map list_config_maps delete_config_map
 new_volume get_volume list_volumes delete_volume
 cells list_artifacts list_dataitems list_models new_artifact new_dataitem new_model

@@ -6,7 +6,7 @@ import click
 
 from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
-from runyard.cli.listings import NAME, add_listing
+from runyard.cli.listings import add_listing
 from runyard.cli.questions import add_yes
 from runyard.cli.server_options import add_output, add_project_options, add_server_options
 
@@ -22,7 +22,7 @@ FUNCTION_ENTRIES = {
     "rm": Entry(f"{_HERE}:function_rm", "Delete a version of a function, with its runs."),
 }
 SECRET_ENTRIES = {
-    "ls": Entry(f"{_HERE}:secret_ls", "List the names of secrets."),
+    "ls": Entry(f"{_HERE}:secret_ls", "List secrets, without their values."),
     "set": Entry(f"{_HERE}:secret_set", "Store or change a secret."),
     "rm": Entry(f"{_HERE}:secret_rm", "Delete a secret."),
 }
@@ -106,11 +106,11 @@ def function_rm(name: str, version: str | None, yes: bool, **flags: Any) -> None
 
 
 @click.command(name="ls", epilog=format_epilog("runyard secret ls"))
-@add_output(NAME, "json", "yaml")
+@add_listing("name", "created", "by", more=("updated", "labels", "description"))
 @add_project_options
-def secret_ls(output: str, **flags: Any) -> None:
-    """List the names of the project's secrets."""
-    _call("print_secrets", flags, output=output)
+def secret_ls(listing: Any, **flags: Any) -> None:
+    """List the project's secrets, without their values."""
+    _call("print_secrets", flags, listing=listing)
 
 
 @click.command(

@@ -244,10 +244,11 @@ class AsyncClient:
         chosen = {"project": project, "actor": actor, "action": action, "since": since, "until": until}
         while True:
             page = await self._transport.fetch(get("audit", **chosen, before=before, limit=page_size))
-            for entry in page.get("entries") or ():
+            entries = page.get("entries") or ()
+            for entry in entries:
                 yield AuditEntry(entry)
             before = page.get("next")
-            if before is None:
+            if before is None or not entries:
                 return
 
     async def list_tokens(self) -> list[Token]:

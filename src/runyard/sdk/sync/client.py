@@ -241,10 +241,11 @@ class Client:
         chosen = {"project": project, "actor": actor, "action": action, "since": since, "until": until}
         while True:
             page = self._transport.fetch(get("audit", **chosen, before=before, limit=page_size))
-            for entry in page.get("entries") or ():
+            entries = page.get("entries") or ()
+            for entry in entries:
                 yield AuditEntry(entry)
             before = page.get("next")
-            if before is None:
+            if before is None or not entries:
                 return
 
     def list_tokens(self) -> list[Token]:

@@ -10,6 +10,7 @@ from uuid import uuid4
 from runyard.sdk.arguments import FunctionArguments
 from runyard.sdk.calls import Json, delete, get, post, put, select
 from runyard.sdk.captured_functions import CapturedFunction
+from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
 from runyard.sdk.function_specs import DEFAULT_KIND, draft_function, make_function_spec
 from runyard.sdk.html_tables import Listing
@@ -135,8 +136,12 @@ class Project(ProjectFiles):
 
     def list_secrets(self, *, limit: int = MOST_LISTED) -> list[str]:
         """The names of its secrets."""
+        return Listing(secret.name for secret in self.describe_secrets(limit=limit))
+
+    def describe_secrets(self, *, limit: int = MOST_LISTED) -> list[EntityView]:
+        """Its secrets by name, with who created them and when, without their values."""
         found = read_pages(self._transport, "-", self.name, "secrets", limit=limit)
-        return Listing(str(document["name"]) for document in found)
+        return Listing(EntityView(document) for document in found)
 
     def delete_secret(self, name: str) -> None:
         """Delete a secret and its value. Raises `NotFound` with the nearest name."""
