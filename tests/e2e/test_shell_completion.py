@@ -5,10 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import runyard as ry
+from runyard.sdk.contexts import Context, Contexts, find_path, save_contexts
+from tests.core_process import run_core
 from tests.e2e.terminals import SECONDS, Terminal, open_terminal
 
 BIN = Path(sys.executable).parent
@@ -18,8 +22,12 @@ LINES = {
     "runyard render --action ser": "runyard render --action serve",
     "runyard explain node_sel": "runyard explain node_selector",
     "runyard explain -f run.ya": "runyard explain -f run.yaml",
+    "runyard function show tra": "runyard function show train",
+    "runyard project rm dem": "runyard project rm demo",
+    "runyard run --profile 1x": "runyard run --profile 1xa100",
+    "runyard ps --context la": "runyard ps --context lab",
 }
-"""What is typed before the tab key, and the line after it."""
+"""What is typed before the tab key, and the line after it. The server and contexts know some of the words."""
 
 
 def need(shell: str) -> str:
@@ -29,8 +37,23 @@ def need(shell: str) -> str:
     return found
 
 
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with a project, a function and a profile."""
+    folder = tmp_path_factory.mktemp("core")
+    (folder / "profiles").mkdir()
+    (folder / "profiles/a100.yaml").write_text("id: 1xa100\nresources: {requests: {memory: 32Gi}}\n")
+    with run_core("--profiles", str(folder / "profiles"), folder=folder) as core:
+        with ry.Client(core.url) as client:
+            client.new_project("demo").new_function("train", "container", image="busybox:1.36")
+        yield core.url
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path: Path, endpoint: str) -> Path:
+    save_contexts(
+        find_path({"HOME": str(tmp_path)}), Contexts("lab", {"lab": Context(endpoint=endpoint, project="demo")})
+    )
     (tmp_path / "run.yaml").write_text("image: busybox:1.36\n")
     (tmp_path / ".zfunc").mkdir()
     (tmp_path / ".config/fish/completions").mkdir(parents=True)

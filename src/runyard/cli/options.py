@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.spec.names import check_dns_label, check_dns_subdomain, check_project_name, check_slug
 
 Check = Callable[[str], str | None]
@@ -135,7 +136,9 @@ _OPTIONS = (
         type=click.Path(exists=True, dir_okay=False),
         help="Policy file: Runyard's YAML, or DigitalHub's settings (K8S_… names).",
     ),
-    click.option("--profile", metavar="NAME", help="Profile to use. Overrides the file."),
+    click.option(
+        "--profile", metavar="NAME", shell_complete=complete("profile"), help="Profile to use. Overrides the file."
+    ),
     click.option("--image", metavar="IMAGE", help="Container image. Overrides the file."),
     click.option(
         "--action", type=click.Choice(ACTIONS), help="Action. Overrides the file.  [default: the file's, or job]"
@@ -158,6 +161,7 @@ _OPTIONS = (
         "--project",
         metavar="NAME",
         callback=checked(check_project_name),
+        shell_complete=complete("project"),
         help="Project, for the policy's rules per project and for labels.  [default: the file's, or default]",
     ),
     click.option(
@@ -171,6 +175,7 @@ _OPTIONS = (
         "secrets",
         metavar="NAME",
         multiple=True,
+        shell_complete=complete("secret"),
         help="Name of a secret stored on the server; rendered with an empty value. Repeatable.",
     ),
     click.option(

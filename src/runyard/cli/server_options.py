@@ -5,13 +5,19 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.cli.options import checked
 from runyard.spec.names import check_project_name
 
 Command = Callable[..., Any]
 OUTPUTS = ("table", "wide", "json", "yaml", "name")
 
-_CONTEXT = click.option("--context", metavar="NAME", help="Context to use.  [default: RUNYARD_CONTEXT, or the current]")
+_CONTEXT = click.option(
+    "--context",
+    metavar="NAME",
+    shell_complete=complete("context"),
+    help="Context to use.  [default: RUNYARD_CONTEXT, or the current]",
+)
 _ENDPOINT = click.option("--endpoint", metavar="URL", help="Address of the server. Overrides the context.")
 _OFFLINE = click.option("--offline", is_flag=True, help="Answer without a server, by the given files alone.")
 _PROJECT = click.option(
@@ -19,6 +25,7 @@ _PROJECT = click.option(
     "--project",
     metavar="NAME",
     callback=checked(check_project_name),
+    shell_complete=complete("project"),
     help="Project.  [default: RUNYARD_PROJECT, the context's, or default]",
 )
 

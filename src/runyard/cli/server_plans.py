@@ -79,7 +79,7 @@ def _ask(flags: Flags, options: RunOptions, definition: RunDefinition) -> Iterat
             print_note(note)
             raise
         except ServerUnreachable as error:
-            raise click.ClickException(f"{clean(str(error))}; --offline answers without a server") from None
+            raise click.ClickException(f"{clean(str(error))} (--offline answers without a server)") from None
         print_note(note)
 
 

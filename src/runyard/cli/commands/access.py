@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.cli.lazy_commands import load
 from runyard.cli.listings import add_listing
 from runyard.cli.server_options import add_output, add_server_options
@@ -68,7 +69,7 @@ def login(**given: Any) -> None:
 
 
 @click.command(epilog=LOGOUT_EXAMPLES)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete("context"))
 def logout(name: str | None) -> None:
     """Remove the context NAME, or the current one, and revoke the token that `runyard login` created."""
     load("runyard.cli.sign_in:logout")(name)
@@ -83,7 +84,7 @@ def whoami(output: str, **flags: Any) -> None:
 
 
 @click.command(epilog=CONTEXT_EXAMPLES)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete("context"))
 @add_listing("current", "name", "endpoint", "user", "project")
 def context(name: str | None, listing: Any) -> None:
     """List the contexts, or make NAME the current one."""

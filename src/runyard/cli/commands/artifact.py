@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.listings import add_listing
@@ -47,7 +48,7 @@ def artifact_ls(type_name: str, listing: Any, **flags: Any) -> None:
 
 
 @click.command(name="put", epilog=format_epilog("runyard artifact put readings readings.csv --type dataitem"))
-@click.argument("name")
+@click.argument("name", shell_complete=complete("stored"))
 @click.argument("path", type=click.Path(exists=True))
 @_TYPE
 @add_project_options
@@ -60,7 +61,7 @@ def artifact_put(name: str, path: str, type_name: str, **flags: Any) -> None:
 
 
 @click.command(name="get", epilog=format_epilog("runyard artifact get readings data/ --type dataitem"))
-@click.argument("name")
+@click.argument("name", shell_complete=complete("stored"))
 @click.argument("folder", type=click.Path(file_okay=False), default=".")
 @click.option("--id", "version", metavar="ID", help="Version.  [default: the newest]")
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.listings import add_listing
@@ -70,7 +71,7 @@ def project_create(name: str, description: str | None, labels: tuple[str, ...], 
 
 
 @click.command(name="rm", epilog=format_epilog("runyard project rm vision --yes"))
-@click.argument("name")
+@click.argument("name", shell_complete=complete("project"))
 @add_yes
 @add_server_options
 def project_rm(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
@@ -87,7 +88,7 @@ def function_ls(listing: Any, **flags: Any) -> None:
 
 
 @click.command(name="show", epilog=format_epilog("runyard function show train -o yaml"))
-@click.argument("name")
+@click.argument("name", shell_complete=complete("function"))
 @add_output("yaml", "json")
 @add_project_options
 def function_show(name: str, output: str, **flags: Any) -> None:
@@ -96,7 +97,7 @@ def function_show(name: str, output: str, **flags: Any) -> None:
 
 
 @click.command(name="rm", epilog=format_epilog("runyard function rm resize --yes"))
-@click.argument("name")
+@click.argument("name", shell_complete=complete("function"))
 @click.option("--id", "version", metavar="ID", help="Version.  [default: the newest]")
 @add_yes
 @add_project_options
@@ -117,7 +118,7 @@ def secret_ls(listing: Any, **flags: Any) -> None:
     name="set",
     epilog=format_epilog("runyard secret set HF_TOKEN", "pass show hf | runyard secret set HF_TOKEN --stdin"),
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete("secret"))
 @click.option("--stdin", "is_piped", is_flag=True, help="Read the value from standard input instead of a prompt.")
 @add_project_options
 def secret_set(name: str, is_piped: bool, **flags: Any) -> None:  # noqa: FBT001
@@ -126,7 +127,7 @@ def secret_set(name: str, is_piped: bool, **flags: Any) -> None:  # noqa: FBT001
 
 
 @click.command(name="rm", epilog=format_epilog("runyard secret rm HF_TOKEN --yes"))
-@click.argument("name")
+@click.argument("name", shell_complete=complete("secret"))
 @add_yes
 @add_project_options
 def secret_rm(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001

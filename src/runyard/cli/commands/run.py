@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.cli.lazy_commands import load
 from runyard.cli.options import ACTIONS, RunCommand, checked
 from runyard.cli.server_options import add_project_options
@@ -39,9 +40,17 @@ def _read_envs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     help="Run file, or - for standard input.",
 )
-@click.option("--function", metavar="NAME", callback=checked(check_slug), help="Function that the project has.")
+@click.option(
+    "--function",
+    metavar="NAME",
+    callback=checked(check_slug),
+    shell_complete=complete("function"),
+    help="Function that the project has.",
+)
 @click.option("--image", metavar="IMAGE", help="Container image. Overrides the file.")
-@click.option("--profile", metavar="NAME", help="Profile to use. Overrides the file.")
+@click.option(
+    "--profile", metavar="NAME", shell_complete=complete("profile"), help="Profile to use. Overrides the file."
+)
 @click.option("--action", type=click.Choice(ACTIONS), help="Action. Overrides the file.  [default: the file's, or job]")
 @click.option(
     "-e", "--env", "envs", metavar="NAME=VALUE", multiple=True, callback=_read_envs, help="Variable. Repeatable."

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import load
 from runyard.cli.listings import UNNAMED_FORM, add_listing
@@ -27,8 +28,8 @@ RM_EXAMPLES = format_epilog(
     "runyard rm train-0b7d44e19a --yes",
     "runyard ps --all --state ERROR -o name | xargs -r runyard rm --yes",
 )
-_RUN = click.argument("run", required=False)
-_RUNS = click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+_RUN = click.argument("run", required=False, shell_complete=complete("run"))
+_RUNS = click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete("run"))
 _YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.cli.lazy_commands import load
 from runyard.cli.listings import add_listing
 from runyard.cli.server_options import add_project_options
@@ -41,14 +42,14 @@ Examples:
 Exit codes:
   0 stopped, or ended before    1 refused    2 usage error    130 interrupted; the runs may go on
 """
-_RUN = click.argument("run", required=False)
-_RUN_OR_MORE = click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+_RUN = click.argument("run", required=False, shell_complete=complete("run"))
+_RUN_OR_MORE = click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete("run"))
 
 
 @click.command(epilog=PS_EXAMPLES)
 @click.option("-a", "--all", "is_all", is_flag=True, help="Include runs that have ended.")
 @click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only runs in this state.")
-@click.option("--function", metavar="NAME", help="Only runs of this function.")
+@click.option("--function", metavar="NAME", shell_complete=complete("function"), help="Only runs of this function.")
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=25, show_default=True, help="Most runs to show.")
 @add_listing("run", "function", "action", "state", "reason", "age", more=("user", "profile", "message"))
 @add_project_options
