@@ -10,7 +10,7 @@ from runyard.cli.lazy_commands import load
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-Kind = Literal["run", "function", "project", "profile", "secret", "stored", "context"]
+Kind = Literal["run", "function", "project", "profile", "secret", "config map", "volume", "stored", "context"]
 """What is named. `stored` is what `--type` says: an artifact, a data item or a model."""
 Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
 

@@ -28,7 +28,7 @@ MOST_HELP_CHARACTERS = 80
 MOST_FILE_BYTES = 1 << 20
 DEFAULT_PROJECT = "default"
 DEFAULT_TYPE = "artifact"
-_LISTED = {"run": "runs", "function": "functions", "secret": "secrets"}
+_LISTED = {"run": "runs", "function": "functions", "secret": "secrets", "config map": "configmaps", "volume": "volumes"}
 Names = list[tuple[str, str | None]]
 
 

@@ -36,6 +36,7 @@ def things(server: str, tmp_path: Path) -> str:
         if "t-run" not in {run.id for run in project.list_runs()}:
             function.run(id="t-run", profile="small").stop()
         project.new_secret("HF_TOKEN", "hf_value")
+        project.new_config_map("tuning", {"a.ini": "1"})
         project.log_model("net", tmp_path / "program.py")
     return server
 
@@ -52,6 +53,8 @@ def things(server: str, tmp_path: Path) -> str:
         (("run", "--profile", ""), {"small"}),
         (("explain", "--profile", "s"), {"small"}),
         (("secret", "rm", "H"), {"HF_TOKEN"}),
+        (("config-map", "show", "t"), {"tuning"}),
+        (("profile", "show", "s"), {"small"}),
         (("artifact", "get", "--type", "model", "n"), {"net"}),
         (("artifact", "get", "n"), set()),
         (("ps", "--project", "dem"), {"demo"}),

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.listings import add_listing
@@ -33,7 +34,7 @@ def config_map() -> None:
 
 
 @click.command(name="ls", epilog=format_epilog("runyard config-map ls", "runyard config-map ls settings -o wide"))
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete("config map"))
 @add_listing("name", "files", "created", "by", "version", more=("names", "description"))
 @add_project_options
 def config_map_ls(name: str | None, listing: Any, **flags: Any) -> None:
@@ -47,7 +48,7 @@ def config_map_ls(name: str | None, listing: Any, **flags: Any) -> None:
         "runyard config-map show settings", "runyard config-map show settings --file train.toml > old.toml"
     ),
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete("config map"))
 @_VERSION
 @click.option("--file", "file", metavar="NAME", help="Print the text of this file alone.")
 @add_output("yaml", "json")
@@ -66,7 +67,7 @@ def config_map_show(name: str, version: str | None, file: str | None, output: st
         exit_codes="0 stored, or unchanged    1 refused    2 usage error",
     ),
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete("config map"))
 @click.option(
     "--from-file",
     "files",
@@ -98,7 +99,7 @@ def config_map_set(
     name="rm",
     epilog=format_epilog("runyard config-map rm settings --id v2 --yes", "runyard config-map rm settings --yes"),
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete("config map"))
 @click.option("--id", "version", metavar="ID", help="Delete this version only.")
 @add_yes
 @add_project_options

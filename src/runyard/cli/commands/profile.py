@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.listings import add_listing
@@ -46,7 +47,7 @@ def profile_ls(listing: Any, **flags: Any) -> None:
     name="show",
     epilog=format_epilog("runyard profile show 1xa100", "runyard profile show 1xa100 --revision 1 > old.yaml"),
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete("profile"))
 @click.option(
     "--revision", type=click.IntRange(1), metavar="NUMBER", help="Revision, for admins.  [default: the newest]"
 )
@@ -96,7 +97,7 @@ def profile_apply(files: tuple[str, ...], yes: bool, **given: Any) -> None:  # n
 
 
 @click.command(name="history", epilog=format_epilog("runyard profile history 1xa100", exit_codes=_ADMINS))
-@click.argument("name")
+@click.argument("name", shell_complete=complete("profile"))
 @add_listing("revision", "changed", "by", "fields", more=("time",))
 @add_server_options
 def profile_history(name: str, listing: Any, **flags: Any) -> None:
@@ -108,7 +109,7 @@ def profile_history(name: str, listing: Any, **flags: Any) -> None:
     name="diff",
     epilog=format_epilog("runyard profile diff 1xa100", "runyard profile diff 1xa100 1 2", exit_codes=_ADMINS),
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete("profile"))
 @click.argument("old", type=click.IntRange(1), required=False)
 @click.argument("new", type=click.IntRange(1), required=False)
 @add_listing("field", "before", "after")
@@ -125,7 +126,7 @@ def profile_diff(name: str, old: int | None, new: int | None, listing: Any, **fl
     name="rm",
     epilog=format_epilog("runyard profile rm small --yes", exit_codes="0 deleted    1 refused    2 usage error"),
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete("profile"))
 @add_yes
 @add_server_options
 def profile_rm(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001

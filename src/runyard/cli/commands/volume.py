@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.listings import add_listing
@@ -45,7 +46,7 @@ def volume_ls(listing: Any, **flags: Any) -> None:
         "runyard volume create models --size 10Gi --storage-class standard",
     ),
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete("volume"))
 @click.option("--size", metavar="SIZE", help="Its size, such as 10Gi.  [default: the policy's]")
 @click.option("--storage-class", metavar="NAME", help="Its storage class.  [default: the policy's]")
 @add_project_options
@@ -60,7 +61,7 @@ def volume_create(name: str, size: str | None, storage_class: str | None, **flag
         "runyard volume rm datasets --yes", exit_codes="0 deleted    1 refused, such as in use    2 usage error"
     ),
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete("volume"))
 @add_yes
 @add_project_options
 def volume_rm(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
