@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from runyard.kube import Client, KubeError, NotFound, Object, Throttled
-from runyard.kube.resources import LEASES, MUTATING_WEBHOOK_CONFIGURATIONS, NODES, PODS, RUNTIME_CLASSES
+from runyard.kube.resources import LEASES, MUTATING_WEBHOOK_CONFIGURATIONS, NODES, PODS, RUNTIME_CLASSES, SERVICES
 from runyard.node.offer import CLASS_LABEL
+from runyard.node.services.service_settings import ServiceSettings
 from runyard.node.virtual_node import ELECTION_PREFIX, LEASE_NAMESPACE
 
 POLL_SECONDS = 2.0
@@ -38,12 +40,25 @@ async def drain(client: Client, node: str, *, seconds: float, say: Say) -> None:
 
 
 async def leave(client: Client, node: str, *, namespace: str, is_forced: bool, say: Say) -> None:
-    """Delete the node, its Leases and its RuntimeClasses. Agents that still run would bring it back."""
+    """Delete the node, its Leases and its RuntimeClasses. Agents that still run would bring it back.
+
+    Services that an agent holds are let go only if it is forced: nobody is left who removes their routes.
+    """
+    held = await _list_held_services(client, node)
     if not is_forced:
         await _check_stopped(client, node, namespace)
+        if held:
+            names = ", ".join(sorted(map(_name, held)))
+            raise CannotLeave(
+                f"these Services have routes at the provider: {names}; delete them while an agent runs, which removes "
+                "the routes, or use --force, which leaves them behind"
+            )
         if pods := await list_pods(client, node):
             names = ", ".join(sorted(map(_name, pods)))
             raise CannotLeave(f"pods are on node {node}: {names}; run `runyard node drain` first, or use --force")
+    for service in held:
+        await _let_go(client, node, service)
+        say(f"service {_name(service)} let go; its route stays at the provider")
     selector = f"{CLASS_LABEL}={node}"
     for item in (await client.list(RUNTIME_CLASSES, label_selector=selector)).items:
         await client.delete(RUNTIME_CLASSES, item["metadata"]["name"], uid=item["metadata"]["uid"])
@@ -83,6 +98,24 @@ async def _check_stopped(client: Client, node: str, namespace: str) -> None:
             f"an agent of node {node} runs ({holder}) and would bring the node back: stop it first, for instance by "
             "`kubectl scale deployment runyard-node --replicas=0`, or use --force"
         )
+
+
+async def _list_held_services(client: Client, node: str) -> list[Object]:
+    finalizer = ServiceSettings(node=node).finalizer
+    services = (await client.list(SERVICES)).items
+    return [service for service in services if finalizer in service["metadata"].get("finalizers", ())]
+
+
+async def _let_go(client: Client, node: str, service: Object) -> None:
+    """Take the address and then the finalizer away: a Service that is being deleted is gone then."""
+    metadata, finalizer = service["metadata"], ServiceSettings(node=node).finalizer
+    namespace = metadata["namespace"]
+    with suppress(NotFound):
+        freed = {"metadata": {"uid": metadata["uid"]}, "status": {"loadBalancer": None}}
+        await client.patch(SERVICES, metadata["name"], freed, namespace=namespace, subresource="status")
+        others = [name for name in metadata["finalizers"] if name != finalizer]
+        changed = {"metadata": {"uid": metadata["uid"], "finalizers": others}}
+        await client.patch(SERVICES, metadata["name"], changed, namespace=namespace)
 
 
 async def _end(client: Client, pods: list[Object], told: set[str], say: Say) -> None:

@@ -83,20 +83,27 @@ class AgentBed:
             (self.provider, (self.provider_namespace, "tenant"), "provider"),
         ):
             if name == "provider":
-                self._install_tenant()
+                self.provider.kubectl("apply", "-f", "-", stdin=self._print_tenant())
             token = cluster.kubectl("create", "token", account[1], "-n", account[0], "--duration=2h").strip()
             cluster.write_kubeconfig(self.folder / f"{name}.kubeconfig", token=token)
 
     def apply_manifests(self, *flags: str) -> None:
         """Apply what `runyard node manifests` prints but the Deployment."""
+        self.local.kubectl("apply", "-f", "-", stdin=self._print_manifests(*flags))
+
+    def uninstall(self) -> None:
+        """Delete on both sides what `install` applied."""
+        self.local.kubectl("delete", "-f", "-", stdin=self._print_manifests())
+        self.provider.kubectl("delete", "-f", "-", stdin=self._print_tenant())
+
+    def _print_manifests(self, *flags: str) -> str:
         chosen = ["--image=runyard:test", f"--offer={self.offer_file}", "--provider-secret=p", *flags]
         printed = run_command("node", "manifests", *chosen, f"--filling={self.filling}")
         documents = [one for one in yaml.safe_load_all(printed) if one["kind"] != "Deployment"]
-        self.local.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
+        return yaml.safe_dump_all(documents)
 
-    def _install_tenant(self) -> None:
-        printed = run_command("node", "manifests", "--provider-side", f"{self.provider_namespace}/tenant")
-        self.provider.kubectl("apply", "-f", "-", stdin=printed)
+    def _print_tenant(self) -> str:
+        return run_command("node", "manifests", "--provider-side", f"{self.provider_namespace}/tenant")
 
     def start(self, *flags: str, environ: Mapping[str, str] | None = None) -> AgentProcess:
         """Start an agent."""

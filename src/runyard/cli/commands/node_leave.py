@@ -32,11 +32,15 @@ def drain(timeout: float, **options: Any) -> None:
 )
 @local_options
 @click.option("--namespace", default="kube-system", show_default=True, help="Where the agents elected their leader.")
-@click.option("--force", is_flag=True, help="Even if an agent runs, or pods are on the node: those are lost.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Even if an agent runs, pods are on the node, or Services have routes: those are lost.",
+)
 def leave(namespace: str, force: bool, **options: Any) -> None:  # noqa: FBT001 - click passes it by name
     """Delete the node, its Leases and its RuntimeClasses, after the agents were stopped.
 
-    Refuses while an agent runs or pods are on the node.
+    Refuses while an agent runs, pods are on the node, or Services of its class have routes at the provider.
     """
     work = load("runyard.node.departure:leave")
     _run(
