@@ -1,7 +1,7 @@
 """Keeps the ledger equal to the truth: rebuilt from both sides, released when a pod is gone on both.
 
 A reservation is made by the binder before it binds. It ends when the pod at the provider has ended or is gone; what
-nobody reports is found by `sweep`.
+nobody reports is found by `sweep`. What the watch of the local cluster shows may be older than that end.
 """
 
 import asyncio
@@ -48,6 +48,8 @@ class Reservations:
         self._read_link = read_link
         self._on_changed = on_changed
         self._unseen_since: dict[str, float] = {}
+        self._gone: set[str] = set()
+        """Pods that hold nothing any more, although the local list may show for a while that they run."""
 
     def rebuild(self) -> None:
         """Reserve for every pod that is bound here or lives at the provider. Idempotent; releases nothing."""
@@ -64,10 +66,9 @@ class Reservations:
             self._on_changed()
 
     def release(self, uid: str) -> None:
-        """The pod holds nothing any more. Idempotent."""
-        if uid in self._ledger.reserved:
-            self._ledger.release(uid)
-            self._on_changed()
+        """The pod holds nothing any more, for good. Idempotent."""
+        self._gone.add(uid)
+        self._release(uid)
 
     async def run(self) -> None:
         """Sweep, for ever."""
@@ -93,15 +94,21 @@ class Reservations:
         stale = [uid for uid, since in self._unseen_since.items() if now - since >= UNSEEN_SECONDS]
         for uid in stale:
             _log.warning("a reservation of a pod that nobody knows is released", extra={"uid": uid})
-            self.release(uid)
+            self._release(uid)
+        self._gone &= {pod["metadata"]["uid"] for pod in self._bound.store.views()}
         return stale
+
+    def _release(self, uid: str) -> None:
+        if uid in self._ledger.reserved:
+            self._ledger.release(uid)
+            self._on_changed()
 
     def _reserve_bound(self, pods: Iterable[Object]) -> bool:
         """Whether one of them was not counted yet."""
         count = len(self._ledger.reserved)
         for pod in pods:
             uid = pod["metadata"]["uid"]
-            if uid in self._ledger.reserved or not self._is_ours(pod) or self._has_ended(pod):
+            if uid in self._ledger.reserved or uid in self._gone or not self._is_ours(pod) or self._has_ended(pod):
                 continue
             try:
                 self._ledger.reserve(uid, self._find_demand(pod))

@@ -115,3 +115,34 @@ def test_others_are_told_once_when_a_pod_is_released_twice() -> None:
     world.reservations.release("one")
     world.reservations.release("one")
     assert (world.uids, world.changes) == (set(), 1)
+
+
+def test_a_pod_that_is_gone_is_not_counted_again_when_the_watch_shows_it_late() -> None:
+    late = make_bound("here")
+    world = World(late)
+    world.reservations.rebuild()
+    world.reservations.release("uid-here")
+    world.reservations.note_bound([late])
+    world.reservations.rebuild()
+    assert world.uids == set()
+
+
+def test_a_pod_that_is_gone_is_forgotten_when_the_local_list_has_it_no_more() -> None:
+    world = World(make_bound("here"))
+    world.reservations.release("uid-here")
+    world.reservations.sweep(now=0.0)
+    world.reservations.note_bound([make_bound("here")])
+    assert world.uids == set()
+    world.bound.held.clear()
+    world.reservations.sweep(now=1.0)
+    world.reservations.note_bound([make_bound("here")])
+    assert world.uids == {"uid-here"}
+
+
+def test_a_pod_is_counted_when_it_is_seen_after_its_reservation_was_swept() -> None:
+    world = World()
+    world.ledger.reserve("uid-here", ONE)
+    world.reservations.sweep(now=0.0)
+    assert world.reservations.sweep(now=UNSEEN_SECONDS) == ["uid-here"]
+    world.reservations.note_bound([make_bound("here")])
+    assert world.uids == {"uid-here"}
