@@ -155,11 +155,10 @@ class Term:
             async with asyncio.TaskGroup() as group:
                 count = self._metrics.count_failure
                 group.create_task(keep_going("kubelet port", self._port.run, count_failure=count), name="kubelet port")
-                await self._wait_listening()
                 self._node = VirtualNode(
                     self._client,
                     self._settings,
-                    port=self._port.port,
+                    read_port=lambda: self._port.port,
                     read_figures=self._read_figures,
                     changed=self._figures_changed,
                     tie=self._tie,
@@ -167,17 +166,22 @@ class Term:
                 for name, loop in self._make_loops(self._node).items():
                     group.create_task(keep_going(name, loop, count_failure=self._metrics.count_failure), name=name)
 
-    async def _wait_listening(self) -> None:
-        """The node is registered once its port answers, or without it: pods run, and logs come later."""
+    async def _keep_node(self, node: VirtualNode) -> None:
+        """The node is registered once its port answers, or without it: pods run, and logs come later.
+
+        One that an earlier leader registered is kept alive meanwhile, and its pods are looked after.
+        """
+        await node.keep_alive()
         try:
             async with asyncio.timeout(PORT_SECONDS):
                 await self._port.wait_listening()
         except TimeoutError:
             _log.error("the kubelet port does not answer yet: %s", self._port.problem)
+        await node.run()
 
     def _make_loops(self, node: VirtualNode) -> Mapping[str, Callable[[], Awaitable[None]]]:
         loops: dict[str, Callable[[], Awaitable[None]]] = {
-            "node": node.run,
+            "node": partial(self._keep_node, node),
             "runtime classes": self._keep_classes,
             "provider": self._follow_provider,
             "bound pods": self._follow_bound,

@@ -55,14 +55,14 @@ class VirtualNode:
         client: Client,
         settings: NodeSettings,
         *,
-        port: int,
+        read_port: Callable[[], int],
         read_figures: Callable[[], Figures],
         changed: asyncio.Event,
         tie: ProviderTie,
     ) -> None:
         self._client = client.with_priority(Priority.STOP)  # a heartbeat must not wait behind other work
         self._settings = settings
-        self._port = port
+        self._read_port = read_port
         self._read_figures = read_figures
         self._changed = changed
         self._tie = tie
@@ -74,6 +74,16 @@ class VirtualNode:
         """Whether somebody ran `kubectl cordon`, as of the last heartbeat."""
         self.registered = asyncio.Event()
         """Set once the node has been written for the first time."""
+
+    async def keep_alive(self) -> None:
+        """Renew the Lease of a node that is there already, long before this agent may register it. Never fails."""
+        try:
+            self.uid = (await self._client.get(NODES, self._settings.name))["metadata"]["uid"]
+            await self._renew()
+        except NotFound:
+            return
+        except KubeError as error:
+            _log.warning("the node could not be kept alive: %s", error, extra={"node": self._settings.name})
 
     async def run(self) -> None:
         """Register, then renew the Lease and write the status when it changes; for ever."""
@@ -173,7 +183,7 @@ class VirtualNode:
             "allocatable": dict(figures.allocatable),
             "conditions": self._make_conditions(figures.link),
             "addresses": [{"type": "InternalIP", "address": self._settings.address}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._read_port()}},
             "nodeInfo": _NODE_INFO,
         }
         body = {"metadata": {"name": self._settings.name, "uid": self.uid}, "status": status}

@@ -3,6 +3,7 @@
 The provider's nodes are KWOK's: what is counted are objects. Its audit log says what was created how often.
 """
 
+import json
 import os
 import time
 import urllib.error
@@ -254,6 +255,30 @@ def test_one_node_is_kept_when_two_agents_run_and_the_leader_dies(bed: AgentBed)
     assert remote.items() <= after.items()
     assert is_ready(bed.get("node", NODE))
     assert len(bed.get("nodes")["items"]) == 1
+
+
+def test_pods_are_looked_after_when_a_new_leader_waits_for_its_certificate(bed: AgentBed) -> None:
+    bed.apply(*make_pods("kept", 2))
+    wait_all_running(bed, 2)
+    role = bed.get("clusterrole", "runyard-node")
+    role["rules"] = [rule for rule in role["rules"] if "signers" not in rule["resources"]]
+    bed.local.kubectl("replace", "-f", "-", stdin=json.dumps(role))
+    try:
+        bed.processes[-1].kill()
+        agent = bed.start()
+        before = read_heartbeat(bed)
+        wait_for("another leader", lambda: "leading" in agent.log.read_text())
+        bed.local.kubectl("label", "pod", "kept-0", "stage=late")
+        wait_for("the label at the provider", lambda: bed.get_remote("pods", "-l", "stage=late")["items"])
+        wait_for("a heartbeat", lambda: read_heartbeat(bed) != before)
+        assert "the kubelet port does not answer yet" not in agent.log.read_text()
+    finally:
+        bed.apply_manifests()
+    assert is_ready(bed.get("node", NODE))
+
+
+def read_heartbeat(bed: AgentBed) -> str:
+    return str(bed.get("lease", NODE, "-n", "kube-node-lease")["spec"]["renewTime"])
 
 
 def test_a_node_that_is_drained_and_left_is_gone_when_its_agent_was_stopped(bed: AgentBed) -> None:

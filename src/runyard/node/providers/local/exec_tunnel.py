@@ -32,7 +32,9 @@ CHUNK_BYTES = 32 << 10
 MOST_PENDING = 16
 """Chunks that wait for the client; the command waits then."""
 LAST_OUTPUT_SECONDS = 5.0
-"""How long output is read after the command's end, where a child of it keeps the pipe open."""
+"""How long output is read after the command's end, where a child of it keeps the pipe open. While the client does not
+take what was read, the time stands still."""
+_LOOK_SECONDS = 0.1
 MOST_ENVIRONMENT_BYTES = 1 << 20
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _TRUE = frozenset({"1", "true"})
@@ -183,14 +185,22 @@ class ExecTunnel:
         ]
         try:
             code = await self._process.wait()
-            if pumps:
-                await asyncio.wait(pumps, timeout=LAST_OUTPUT_SECONDS)
+            await self._wait_last_output(pumps)
         finally:
             for pump in pumps:
                 pump.cancel()
         status = json.dumps(render_result(code)).encode()
         for frame in (encode_frame(BINARY, bytes((ERROR,)) + status), encode_frame(CLOSE, b"\x03\xe8"), b""):
             await self._outgoing.put(frame)
+
+    async def _wait_last_output(self, pumps: Sequence[asyncio.Task[None]]) -> None:
+        clock = asyncio.get_running_loop().time
+        left_seconds = LAST_OUTPUT_SECONDS
+        while left_seconds > 0 and (reading := [pump for pump in pumps if not pump.done()]):
+            began = clock()
+            await asyncio.wait(reading, timeout=_LOOK_SECONDS)
+            if not self._outgoing.full():
+                left_seconds -= clock() - began
 
     async def _copy(self, channel: int, stream: asyncio.StreamReader) -> None:
         with suppress(OSError):  # How a terminal says that nobody prints to it any more.

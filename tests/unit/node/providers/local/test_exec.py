@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from runyard.node.providers.local.exec_tunnel import CHUNK_BYTES, MOST_PENDING
 from runyard.node.providers.local.local_provider import LocalProvider
 from runyard.node.providers.local.websocket_frames import (
     BINARY,
@@ -145,6 +146,22 @@ async def test_command_has_a_terminal_of_the_clients_size_when_one_is_asked_for(
     assert b"caught" in rest.streams[1]
     assert 2 not in rest.streams
     assert rest.status["details"]["causes"] == [{"reason": "ExitCode", "message": "5"}]
+
+
+async def test_all_output_arrives_when_the_client_reads_long_after_the_end(
+    provider: LocalProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runyard.node.providers.local.exec_tunnel.LAST_OUTPUT_SECONDS", 0.5)
+    # What is read ahead, a pipe, and less than the queue: the command ends before anybody takes a byte of it.
+    size = MOST_PENDING * CHUNK_BYTES + (1 << 16)
+    query = [("command", word) for word in ("head", "-c", str(size), "/dev/zero")] + [("output", "1")]
+    async with provider.open_tunnel("exec", UID, "c0", method="GET", query=query, headers=UPGRADE) as tunnel:
+        await asyncio.sleep(1.5)
+        received = b""
+        while data := await tunnel.receive():
+            received += data
+    assert received.count(0) >= size
+    assert b"Success" in received
 
 
 async def test_command_is_killed_when_the_client_goes(provider: LocalProvider) -> None:
