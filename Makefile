@@ -38,6 +38,10 @@ demo-node: $(READY) ## the virtual node between two clusters of this machine
 	@$(BIN)/python -m testbed setup
 	@$(BIN)/python -m examples.virtual_node
 
+.PHONY: recording
+recording: $(READY) ## record the terminal session of the README anew
+	@$(BIN)/python -m examples.recording
+
 .PHONY: test
 test: gates ## everything: gates, then every test, on a real cluster
 	@$(BIN)/python -m testbed setup

@@ -1,0 +1,1 @@
+"""The terminal session of the README, recorded from a real server: `make recording`."""
