@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.cli.options import checked
 from runyard.cli.questions import add_yes
 from runyard.cli.server_options import add_server_options
@@ -18,7 +19,12 @@ _SPAN = (
     click.option("--since", metavar="TIME", help="Only runs since this time: ISO 8601, or how long ago, such as 30d."),
     click.option("--until", metavar="TIME", help="Only runs until this time, in the same forms."),
     click.option(
-        "-p", "--project", metavar="NAME", callback=checked(check_project_name), help="Only runs of this project."
+        "-p",
+        "--project",
+        metavar="NAME",
+        callback=checked(check_project_name),
+        shell_complete=complete("project"),
+        help="Only runs of this project.",
     ),
     click.option(
         "-n", "--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="Most runs to rehearse."

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.completed_names import complete
 from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import load
 from runyard.cli.listings import UNNAMED_FORM, add_listing
@@ -24,7 +25,12 @@ from runyard.spec.names import check_project_name
 @click.option("--actor", metavar="NAME", help="Only what this user did.")
 @click.option("--action", metavar="NAME", help="Only this action, such as policy.put.")
 @click.option(
-    "-p", "--project", metavar="NAME", callback=checked(check_project_name), help="Only entries of this project."
+    "-p",
+    "--project",
+    metavar="NAME",
+    callback=checked(check_project_name),
+    shell_complete=complete("project"),
+    help="Only entries of this project.",
 )
 @click.option("--since", metavar="TIME", help="Only entries since this time: ISO 8601, or how long ago, such as 2h.")
 @click.option("--until", metavar="TIME", help="Only entries until this time, in the same forms.")
