@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import click
 
 from runyard.cli.output import clean, clean_lines, has_colour, print_note
+from runyard.cli.state_notes import note_states
 from runyard.sdk.errors import RunyardError
 from runyard.sdk.log_reader import StreamTitles
 from runyard.sdk.sync.run import Run
@@ -34,16 +35,22 @@ def print_log(
     container: str | None = None,
     pod: str | None = None,
 ) -> None:
-    """Print the lines of a log; names of containers and gaps stand on lines of their own."""
+    """Print the lines of a log; names of containers and gaps stand on lines of their own.
+
+    A log that is followed and has not begun is explained by the state of its run.
+    """
     titles, away = StreamTitles(), _AwayNotes()
     lines = run.iter_log(follow=follow, tail=tail, since=since, container=container, pod=pod, on_away=away.note)
-    for line in lines:
-        away.is_noted = False
-        if (title := titles.make(line)) is not None:
-            click.echo(clean(title), err=True)
-        click.echo(_make_printable(line.text), err=line.is_gap)
-        if follow:
-            sys.stdout.flush()
+    with note_states(run) if follow else nullcontext() as has_begun:
+        for line in lines:
+            if has_begun is not None:
+                has_begun.set()
+            away.is_noted = False
+            if (title := titles.make(line)) is not None:
+                click.echo(clean(title), err=True)
+            click.echo(_make_printable(line.text), err=line.is_gap)
+            if follow:
+                sys.stdout.flush()
 
 
 def report_outcome(run: Run) -> None:

@@ -12,6 +12,7 @@ from runyard.cli.listings import TABLE, WIDE, Listing
 from runyard.cli.log_output import keep_running, print_log, report_outcome
 from runyard.cli.output import clean, print_note
 from runyard.cli.questions import confirm
+from runyard.cli.state_notes import note_states
 from runyard.cli.tables import print_listing
 from runyard.sdk.sync.run import Run
 
@@ -60,7 +61,8 @@ def stop_runs(flags: Flags, given: Sequence[str], *, reason: str | None, yes: bo
             run.stop(reason=reason)
         for run in runs:
             if is_waiting:
-                run.wait(until="end")
+                with note_states(run):
+                    run.wait(until="end")
             click.echo(f"{run.id}: {clean(run.describe())}")
 
 

@@ -11,6 +11,7 @@ from runyard.cli.log_output import WAIT_TIMEOUT, keep_running, report_outcome
 from runyard.cli.output import clean, clean_lines, print_data, print_note
 from runyard.cli.plan_output import explanation_to_data, print_values
 from runyard.cli.questions import confirm
+from runyard.cli.state_notes import note_states
 from runyard.cli.tables import print_listing
 from runyard.sdk.errors import WaitTimeout
 from runyard.sdk.sync.run import Run
@@ -71,7 +72,7 @@ def wait_for_run(flags: Flags, given: str | None, *, until: Any, timeout: str | 
     with open_session(flags) as session:
         run = session.get_run(given)
         try:
-            with keep_running(run):
+            with keep_running(run), note_states(run):
                 run.wait(until=until, timeout=seconds)
         except WaitTimeout as error:
             print_note(str(error))
