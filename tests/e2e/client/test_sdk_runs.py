@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import runyard as ry
+from testbed.faults import FaultPlan, FaultProxy, LoseAnswer, Rule
 from tests.e2e.client.conftest import SECONDS
 
 
@@ -106,6 +107,21 @@ def test_id_of_the_client_makes_one_run_when_it_is_submitted_twice(server: str) 
     with pytest.raises(ry.AlreadyExists):
         func.run(id="once", parameters={"name": "Ada"})
     first.wait(timeout=SECONDS).delete()
+
+
+def test_each_thing_is_made_once_when_every_answer_is_lost_once(server: str) -> None:
+    plural = ("projects", "functions", "tasks", "runs", "secrets")
+    lost = [Rule(LoseAnswer(), method="POST", path=f"*/{name}") for name in plural]
+    with FaultProxy(server, plan=FaultPlan(rules=lost)) as proxy, ry.Client(proxy.url) as client:
+        project = client.get_or_create_project("lost")
+        func = project.new_function("hello", code_src="program.py", handler="hello")
+        run = func.run(parameters={"name": "Ada"})
+        project.new_secret("TOKEN", "x")
+        assert proxy.counts["lose-answer"] == len(plural)
+        assert run.wait(timeout=SECONDS, check=True).results.greeting == "hello Ada"
+        assert [each.id for each in project.list_runs()] == [run.id]
+        assert [each.id for each in project.list_functions()] == [func.id]
+        assert (project.list_secrets(), project.get_secret("TOKEN")) == (["TOKEN"], "x")
 
 
 def test_run_is_stopped_when_asked(server: str) -> None:

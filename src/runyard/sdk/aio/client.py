@@ -11,6 +11,7 @@ import httpx2
 
 from runyard.sdk.aio.pages import read_pages
 from runyard.sdk.aio.project import AsyncProject
+from runyard.sdk.aio.project_files import make_metadata
 from runyard.sdk.aio.run_draft import AsyncRunDraft
 from runyard.sdk.aio.transport import AsyncTransport
 from runyard.sdk.calls import Call, Json, delete, get, post, put, select
@@ -96,10 +97,8 @@ class AsyncClient:
         self, name: str, *, description: str | None = None, labels: list[str] | None = None
     ) -> AsyncProject:
         """Create a project. Raises `AlreadyExists`."""
-        metadata = {"description": description, "labels": labels}
-        known = {field: value for field, value in metadata.items() if value is not None}
-        body = {"kind": "project", "name": name, "metadata": known}
-        return AsyncProject(await self._transport.fetch(post("projects", body=body)), self._transport)
+        call = _make_project_call(name, description, labels)
+        return AsyncProject(await self._transport.fetch(call), self._transport)
 
     async def get_or_create_project(
         self, name: str, *, description: str | None = None, labels: list[str] | None = None
@@ -109,8 +108,9 @@ class AsyncClient:
             return await self.get_project(name)
         except NotFound:
             pass
+        call = replace(_make_project_call(name, description, labels), is_safe_to_repeat=True)
         try:
-            return await self.new_project(name, description=description, labels=labels)
+            return AsyncProject(await self._transport.fetch(call), self._transport)
         except AlreadyExists:  # somebody else was faster, or a repeated request had arrived
             return await self.get_project(name)
 
@@ -273,3 +273,7 @@ class AsyncClient:
         return await self._transport.fetch(
             Call(method=method, path=quote(path, safe="/:@+-._~%"), body=body, query=query)
         )
+
+
+def _make_project_call(name: str, description: str | None, labels: list[str] | None) -> Call:
+    return post("projects", body={"kind": "project", "name": name, "metadata": make_metadata(description, labels)})

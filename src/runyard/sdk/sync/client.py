@@ -27,6 +27,7 @@ from runyard.sdk.records import (
 )
 from runyard.sdk.sync.pages import read_pages
 from runyard.sdk.sync.project import Project
+from runyard.sdk.sync.project_files import make_metadata
 from runyard.sdk.sync.run_draft import RunDraft
 from runyard.sdk.sync.transport import Transport
 
@@ -95,10 +96,8 @@ class Client:
 
     def new_project(self, name: str, *, description: str | None = None, labels: list[str] | None = None) -> Project:
         """Create a project. Raises `AlreadyExists`."""
-        metadata = {"description": description, "labels": labels}
-        known = {field: value for field, value in metadata.items() if value is not None}
-        body = {"kind": "project", "name": name, "metadata": known}
-        return Project(self._transport.fetch(post("projects", body=body)), self._transport)
+        call = _make_project_call(name, description, labels)
+        return Project(self._transport.fetch(call), self._transport)
 
     def get_or_create_project(
         self, name: str, *, description: str | None = None, labels: list[str] | None = None
@@ -108,8 +107,9 @@ class Client:
             return self.get_project(name)
         except NotFound:
             pass
+        call = replace(_make_project_call(name, description, labels), is_safe_to_repeat=True)
         try:
-            return self.new_project(name, description=description, labels=labels)
+            return Project(self._transport.fetch(call), self._transport)
         except AlreadyExists:  # somebody else was faster, or a repeated request had arrived
             return self.get_project(name)
 
@@ -268,3 +268,7 @@ class Client:
     def request(self, method: str, path: str, *, body: Any = None, **query: str | int) -> Any:
         """Any other request of the API: the JSON of its answer. `path` begins with `/api/`."""
         return self._transport.fetch(Call(method=method, path=quote(path, safe="/:@+-._~%"), body=body, query=query))
+
+
+def _make_project_call(name: str, description: str | None, labels: list[str] | None) -> Call:
+    return post("projects", body={"kind": "project", "name": name, "metadata": make_metadata(description, labels)})
