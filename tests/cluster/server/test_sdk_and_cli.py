@@ -10,7 +10,15 @@ import runyard as ry
 from testbed.cluster import Cluster
 from tests.cluster.server.python_core import USER, run_python_core
 from tests.core_process import CoreProcess
-from tests.golden_paths import Place, follow_a_log, follow_jobs, keep_what_a_secret_wrote, serve_a_trained_model
+from tests.golden_paths import (
+    SECONDS,
+    Place,
+    follow_a_log,
+    follow_jobs,
+    keep_what_a_secret_wrote,
+    serve_a_trained_model,
+    wait_until_gone,
+)
 
 pytestmark = pytest.mark.long
 
@@ -51,3 +59,20 @@ def test_model_of_a_pod_is_served_by_another_when_it_was_logged(place: Place) ->
 
 def test_volume_has_what_a_pod_wrote_when_a_later_one_reads_it(place: Place) -> None:
     keep_what_a_secret_wrote(place)
+
+
+def test_deployment_of_an_image_is_stopped_and_resumed_when_asked(place: Place) -> None:
+    place.get_project()
+    said = place.succeed("run", "--image", "busybox:1.36", "--yes", "--", "echo", "hello from a container")
+    assert said.out == "hello from a container\n"
+    words = ("--action", "deploy", "--yes", "--detach", "--", "sh", "-c", "trap 'exit 0' TERM; sleep 600 & wait")
+    deployed = place.succeed("run", "--image", "busybox:1.36", *words).out.strip()
+    place.succeed("wait", deployed, "--timeout", "90s")
+    assert place.get_run(deployed).state == "RUNNING"
+    place.succeed("stop", deployed, "--yes")
+    assert place.get_run(deployed).state == "STOPPED"
+    place.succeed("resume", deployed)
+    place.succeed("wait", deployed, "--timeout", "90s")
+    place.get_run(deployed).stop().wait(until="end", timeout=SECONDS)
+    place.succeed("rm", deployed, "--yes")
+    wait_until_gone(place, deployed)
