@@ -10,7 +10,15 @@ from typing import Any
 import httpx2
 
 from runyard.sdk.calls import MOST_ANSWER_BYTES, Answer, Call, FilePart
-from runyard.sdk.connections import is_loopback, is_permanent, make_answer_error, make_connection_error, was_sent
+from runyard.sdk.connections import (
+    advise_on_answer,
+    is_loopback,
+    is_permanent,
+    make_answer_error,
+    make_connection_error,
+    report_certificate_file,
+    was_sent,
+)
 from runyard.sdk.credentials import Credentials
 from runyard.sdk.errors import ArgumentError, NotSignedIn, UnexpectedResponse
 from runyard.sdk.local_files import CHUNK_BYTES
@@ -47,6 +55,16 @@ class AsyncTransport:
             mounts=_NO_PROXY if is_loopback(credentials.endpoint) else None,
             headers={"User-Agent": USER_AGENT},
         )
+        # Names no transport of its own for them, so that proxies are not used; SSL_CERT_FILE is, also on loopback.
+        direct = dict.fromkeys(("http://", "https://") if is_loopback(credentials.endpoint) else ())
+        with report_certificate_file():
+            self._client = httpx2.AsyncClient(
+                base_url=credentials.endpoint,
+                timeout=timeout,
+                transport=transport,
+                mounts=direct,
+                headers={"User-Agent": USER_AGENT},
+            )
 
     async def aclose(self) -> None:
         """Close all connections. Idempotent."""
@@ -57,7 +75,9 @@ class AsyncTransport:
         answer = await self.send(call, retry_seconds=retry_seconds)
         content = answer.find_json()
         if content is None:
-            raise UnexpectedResponse(f"{call.path}: the response is not JSON: {answer.text[:200]}")
+            shown = " ".join(answer.text[:200].split())
+            advice = advise_on_answer(self.credentials.endpoint)
+            raise UnexpectedResponse(f"{call.path}: the response is not JSON: {shown}{advice}")
         return content
 
     async def send(self, call: Call, *, retry_seconds: float | None = None) -> Answer:
@@ -81,7 +101,7 @@ class AsyncTransport:
                     continue
                 pause = attempts.find_pause_after_answer(call, answer.status, answer.headers, now=monotonic())
                 if pause is None:
-                    raise self._explain(make_answer_error(answer))
+                    raise self._explain(make_answer_error(answer, self.credentials.endpoint))
             await asyncio.sleep(pause)
 
     async def pause(self, seconds: float) -> None:
@@ -99,7 +119,7 @@ class AsyncTransport:
             response = await self._client.send(self._build(call, timeout=timeout), stream=True)
         try:
             if response.status_code >= 300:
-                raise self._explain(make_answer_error(await _read(response)))
+                raise self._explain(make_answer_error(await _read(response), self.credentials.endpoint))
             yield response
         finally:
             await response.aclose()

@@ -11,7 +11,15 @@ from typing import Any
 import httpx2
 
 from runyard.sdk.calls import MOST_ANSWER_BYTES, Answer, Call, FilePart
-from runyard.sdk.connections import is_loopback, is_permanent, make_answer_error, make_connection_error, was_sent
+from runyard.sdk.connections import (
+    advise_on_answer,
+    is_loopback,
+    is_permanent,
+    make_answer_error,
+    make_connection_error,
+    report_certificate_file,
+    was_sent,
+)
 from runyard.sdk.credentials import Credentials
 from runyard.sdk.errors import ArgumentError, NotSignedIn, UnexpectedResponse
 from runyard.sdk.local_files import CHUNK_BYTES
@@ -49,6 +57,16 @@ class Transport:
             mounts=_NO_PROXY if is_loopback(credentials.endpoint) else None,
             headers={"User-Agent": USER_AGENT},
         )
+        # Names no transport of its own for them, so that proxies are not used; SSL_CERT_FILE is, also on loopback.
+        direct = dict.fromkeys(("http://", "https://") if is_loopback(credentials.endpoint) else ())
+        with report_certificate_file():
+            self._client = httpx2.Client(
+                base_url=credentials.endpoint,
+                timeout=timeout,
+                transport=transport,
+                mounts=direct,
+                headers={"User-Agent": USER_AGENT},
+            )
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -59,7 +77,9 @@ class Transport:
         answer = self.send(call, retry_seconds=retry_seconds)
         content = answer.find_json()
         if content is None:
-            raise UnexpectedResponse(f"{call.path}: the response is not JSON: {answer.text[:200]}")
+            shown = " ".join(answer.text[:200].split())
+            advice = advise_on_answer(self.credentials.endpoint)
+            raise UnexpectedResponse(f"{call.path}: the response is not JSON: {shown}{advice}")
         return content
 
     def send(self, call: Call, *, retry_seconds: float | None = None) -> Answer:
@@ -83,7 +103,7 @@ class Transport:
                     continue
                 pause = attempts.find_pause_after_answer(call, answer.status, answer.headers, now=monotonic())
                 if pause is None:
-                    raise self._explain(make_answer_error(answer))
+                    raise self._explain(make_answer_error(answer, self.credentials.endpoint))
             time.sleep(pause)
 
     def pause(self, seconds: float) -> None:
@@ -101,7 +121,7 @@ class Transport:
             response = self._client.send(self._build(call, timeout=timeout), stream=True)
         try:
             if response.status_code >= 300:
-                raise self._explain(make_answer_error(_read(response)))
+                raise self._explain(make_answer_error(_read(response), self.credentials.endpoint))
             yield response
         finally:
             response.close()
