@@ -4,7 +4,7 @@ import pytest
 
 from bench.cluster.section import Sizes, measure
 
-SMALLEST = Sizes(queue=8, submits=4, followers=2, follow_seconds=2.0)
+SMALLEST = Sizes(queue=8, submits=4, restarted=8, restart_changed=2, followers=2, follow_seconds=2.0)
 
 
 @pytest.mark.kubernetes
@@ -21,6 +21,16 @@ def test_server_and_raw_client_stand_side_by_side_when_the_bench_is_run() -> Non
     ]
     assert all(float(row[3]) > 0 for row in queue.rows)
     assert [goal.text for goal in section.goals] == ["≤ 3", "≤ 3", "≥ 0.6"]
+
+
+@pytest.mark.kubernetes
+@pytest.mark.timeout(600)
+def test_restarts_are_timed_when_the_bench_is_run() -> None:
+    section = measure(SMALLEST, only=["restart"])
+    (table,) = section.tables
+    assert [row[0] for row in table.rows] == ["6 active, 2 ended meanwhile", "4 active, 2 ended meanwhile"]
+    assert all(0 < float(row[1]) <= float(row[2]) for row in table.rows)
+    assert [goal.text for goal in section.goals] == ["≤ 10"]
 
 
 @pytest.mark.kubernetes

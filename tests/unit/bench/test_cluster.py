@@ -3,13 +3,14 @@
 import json
 from pathlib import Path
 
-from bench.cluster.active_runs import ActiveRuns, Memory, Restart
+from bench.cluster.active_runs import ActiveRuns, Memory
 from bench.cluster.audit import count_requests
 from bench.cluster.drained_queue import Drained, Queues
 from bench.cluster.followed_lines import FollowedLines
 from bench.cluster.full_runs import FullRuns, Side
 from bench.cluster.latencies import Ends, Submits
 from bench.cluster.raw_runs import RunTemplate, make_template
+from bench.cluster.restarts import Restart
 from bench.cluster.section import SMALL, Figures, make_section
 
 LABELS = {"runyard.io/installation": "server", "runyard.io/run-uid": "u"}
@@ -78,16 +79,17 @@ def test_every_goal_is_judged_when_all_was_measured() -> None:
     full = FullRuns(raw, server, [0.96], {"create jobs": 1.0}, {"create jobs": 1.0}, "--flag", 0.9)
     queues = Queues(Drained(10, 1.0, used, 0.1), Drained(10, 2.0, used, 0.5), Drained(10, 0.5, used, 0.1))
     ends = Ends(5000, [0.1] * 100, [0.2] * 99 + [9.0], 20.0)
-    restarts = [Restart(10_000, 500, 2.0, 6.0, 5.0), Restart(9500, 500, 2.0, 7.0, 5.0)]
+    restarts = [
+        Restart(runs=runs, changed=500, listening_seconds=2.0, true_seconds=true, cpu_seconds=5.0, cluster_cpu=used)
+        for runs, true in ((9500, 6.0), (9000, 7.0))
+    ]
     memories = [Memory(1000, 2e8), Memory(5000, 2.4e8)]
-    active = ActiveRuns(
-        memories, bytes_per_run=10_000, idle_cpu=0.1, create_per_second=20, ends=ends, restarts=restarts
-    )
+    active = ActiveRuns(memories, bytes_per_run=10_000, idle_cpu=0.1, create_per_second=20, ends=ends)
     submits = Submits(server=[0.02] * 100, raw=[0.01] * 100)
     followed = FollowedLines(
         20, quiet=[0.1] * 100, flooded=[0.2] * 98 + [1.5] * 2, flood_bytes=10**8, raw_quiet=[0.1], raw_flooded=[0.1]
     )
-    section = make_section(Figures(full, queues, submits, active, followed, [0.9]), SMALL)
+    section = make_section(Figures(full, queues, submits, active, restarts, followed, [0.9]), SMALL)
     assert [(round(goal.value, 2), goal.text, goal.is_met) for goal in section.goals] == [
         (0.96, "≥ 0.9", True),
         (2.0, "≤ 3", True),
@@ -99,4 +101,5 @@ def test_every_goal_is_judged_when_all_was_measured() -> None:
         (0.1, "≤ 1", True),
         (1.5, "≤ 1", False),
     ]
+    assert "restart with 10,000 active runs to full truth" in [goal.name for goal in section.goals]
     assert "--flag" in " ".join(section.notes)
