@@ -1,8 +1,4 @@
-"""`kubectl exec` into a process of this machine: Kubernetes' channel protocol over a WebSocket, v4 and v5.
-
-Channels: 0 stdin, 1 stdout, 2 stderr, 3 the result as a Status, 4 the size of a terminal, and in v5 255, which closes
-another channel. With a terminal, standard output and error are one.
-"""
+"""`kubectl exec` into a process of this machine. With a terminal, standard output and error are one."""
 
 import asyncio
 import json
@@ -13,21 +9,22 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from runyard.node.providers.local.terminals import Terminal
-from runyard.node.providers.local.websocket_frames import (
-    BINARY,
-    CLOSE,
-    PING,
-    PONG,
-    FrameError,
-    FrameParser,
-    accept_key,
-    encode_frame,
+from runyard.node.providers.local.exec_channels import (
+    ERROR,
+    RESIZE,
+    STDERR,
+    STDIN,
+    STDOUT,
+    ChannelError,
+    Channels,
+    FromClient,
+    SpdyChannels,
+    WebSocketChannels,
 )
+from runyard.node.providers.local.terminals import Terminal
 from runyard.node.providers.provider import ProviderRefused
 from runyard.procs import is_supervised, read_kernel_file, read_state
 
-STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSED = 0, 1, 2, 3, 4, 255
 CHUNK_BYTES = 32 << 10
 MOST_PENDING = 16
 """Chunks that wait for the client; the command waits then."""
@@ -36,7 +33,8 @@ LAST_OUTPUT_SECONDS = 5.0
 take what was read, the time stands still."""
 _LOOK_SECONDS = 0.1
 MOST_ENVIRONMENT_BYTES = 1 << 20
-_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+OPEN_SECONDS = 30.0
+"""How long a client may take to open its channels."""
 _TRUE = frozenset({"1", "true"})
 
 
@@ -49,32 +47,36 @@ class ExecRequest:
     has_stdout: bool
     has_stderr: bool
     has_terminal: bool
-    protocol: str
-    key: str
+    channels: Channels
 
 
 def read_request(query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> ExecRequest:
     """Check the upgrade and the query of an exec; raises `ProviderRefused`."""
-    given = {name.lower(): value for name, value in headers.items()}
     flags = {name for name, value in query if value.lower() in _TRUE}
-    if given.get("upgrade", "").lower() != "websocket" or "sec-websocket-key" not in given:
-        raise ProviderRefused("NotSupported", "the provider `local` speaks WebSocket only, and not SPDY")
-    offered = [name.strip() for name in given.get("sec-websocket-protocol", "").split(",")]
-    protocol = next((name for name in _PROTOCOLS if name in offered), None)
-    if protocol is None:
-        raise ProviderRefused("NotSupported", f"none of the protocols is known; known are {', '.join(_PROTOCOLS)}")
     command = [value for name, value in query if name == "command"]
     if not command or not all(command):
         raise ProviderRefused("BadRequest", "exec needs a command")
+    has_terminal = "tty" in flags
+    has_stderr = "error" in flags and not has_terminal
+    given = {name.lower(): value for name, value in headers.items()}
     return ExecRequest(
         command,
         has_stdin="input" in flags,
         has_stdout="output" in flags,
-        has_stderr="error" in flags,
-        has_terminal="tty" in flags,
-        protocol=protocol,
-        key=given["sec-websocket-key"],
+        has_stderr=has_stderr,
+        has_terminal=has_terminal,
+        channels=_choose_channels(given, flags, has_stderr=has_stderr),
     )
+
+
+def _choose_channels(given: Mapping[str, str], flags: set[str], *, has_stderr: bool) -> Channels:
+    match given.get("upgrade", "").lower():
+        case "websocket" if "sec-websocket-key" in given:
+            return WebSocketChannels(given, has_stdout="output" in flags)
+        case "spdy/3.1":
+            asked = {STDIN: "input" in flags, STDOUT: "output" in flags, STDERR: has_stderr, RESIZE: "tty" in flags}
+            return SpdyChannels(given, needed=frozenset({ERROR, *(one for one, is_so in asked.items() if is_so)}))
+    raise ProviderRefused("NotSupported", "exec needs an upgrade to websocket or SPDY/3.1")
 
 
 @asynccontextmanager
@@ -125,7 +127,7 @@ async def _start(
 
 
 class ExecTunnel:
-    """Implements `Tunnel`: bytes of a WebSocket whose server is here."""
+    """Implements `Tunnel`: bytes of a WebSocket or of SPDY, whose server is here."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, request: ExecRequest, terminal: Terminal | None = None
@@ -133,18 +135,17 @@ class ExecTunnel:
         self._process = process
         self._terminal = terminal
         self._request = request
-        self._parser = FrameParser()
+        self._channels = request.channels
+        self._ready = asyncio.Event()
+        if self._channels.is_ready:
+            self._ready.set()
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue(MOST_PENDING)
         self._is_over = False
 
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
         """Of the 101."""
-        return (
-            ("Upgrade", "websocket"),
-            ("Sec-WebSocket-Accept", accept_key(self._request.key)),
-            ("Sec-WebSocket-Protocol", self._request.protocol),
-        )
+        return self._channels.headers
 
     async def receive(self) -> bytes:
         """The next frame for the client; empty at the end."""
@@ -157,17 +158,19 @@ class ExecTunnel:
     async def send(self, data: bytes) -> None:
         """Bytes of the client: input for the command, pings, the end."""
         try:
-            messages = self._parser.feed(data)
-        except FrameError:
+            found = self._channels.feed(data)
+        except ChannelError:
             self.kill()
             return
-        for message in messages:
-            if message.opcode == PING:
-                await self._outgoing.put(encode_frame(PONG, message.payload))
-            elif message.opcode == CLOSE:
+        if self._channels.is_ready:
+            self._ready.set()
+        for one in found:
+            if one.reply:
+                await self._outgoing.put(one.reply)
+            if one.is_farewell:
                 self.kill()
-            elif message.opcode == BINARY and message.payload:
-                await self._take_input(message.payload)
+            elif one.channel is not None:
+                await self._take_input(one)
 
     async def close_sending(self) -> None:
         """The client is gone."""
@@ -175,8 +178,15 @@ class ExecTunnel:
 
     async def run(self) -> None:
         """Copy output until the command has ended, then say how."""
-        first = STDOUT if self._request.has_stdout else ERROR
-        await self._outgoing.put(encode_frame(BINARY, bytes((first,))))  # As a kubelet: the connection is established.
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                await self._ready.wait()
+        except TimeoutError:
+            self.kill()
+            await self._outgoing.put(b"")
+            return
+        if first := self._channels.begin():
+            await self._outgoing.put(first)
         printed = self._process.stdout if self._terminal is None else self._terminal.reader
         pumps = [
             asyncio.create_task(self._copy(channel, stream))
@@ -190,8 +200,8 @@ class ExecTunnel:
             for pump in pumps:
                 pump.cancel()
         status = json.dumps(render_result(code)).encode()
-        for frame in (encode_frame(BINARY, bytes((ERROR,)) + status), encode_frame(CLOSE, b"\x03\xe8"), b""):
-            await self._outgoing.put(frame)
+        await self._outgoing.put(self._channels.finish(status))
+        await self._outgoing.put(b"")
 
     async def _wait_last_output(self, pumps: Sequence[asyncio.Task[None]]) -> None:
         clock = asyncio.get_running_loop().time
@@ -203,30 +213,30 @@ class ExecTunnel:
                 left_seconds -= clock() - began
 
     async def _copy(self, channel: int, stream: asyncio.StreamReader) -> None:
-        with suppress(OSError):  # How a terminal says that nobody prints to it any more.
-            while chunk := await stream.read(CHUNK_BYTES):
-                await self._outgoing.put(encode_frame(BINARY, bytes((channel,)) + chunk))
+        while chunk := await stream.read(CHUNK_BYTES):
+            if encoded := self._channels.encode(channel, chunk):
+                await self._outgoing.put(encoded)
 
-    async def _take_input(self, payload: bytes) -> None:
+    async def _take_input(self, given: FromClient) -> None:
         stdin = self._process.stdin
         if self._terminal is not None:
-            await self._take_typed(self._terminal, payload)
+            await self._take_typed(self._terminal, given)
             return
-        if stdin is None:
+        if stdin is None or given.channel != STDIN:
             return
         with suppress(ConnectionError):  # The command does not read any more; its end says the rest.
-            if payload[0] == STDIN and len(payload) > 1:
-                stdin.write(payload[1:])
+            if given.payload:
+                stdin.write(given.payload)
                 await stdin.drain()
-            elif payload[0] == CLOSED and payload[1:] == bytes((STDIN,)):
+            if given.is_last:
                 stdin.close()
 
-    async def _take_typed(self, terminal: Terminal, payload: bytes) -> None:
-        if payload[0] == RESIZE:
-            terminal.resize(payload[1:])
-        elif payload[0] == STDIN and self._request.has_stdin:
+    async def _take_typed(self, terminal: Terminal, given: FromClient) -> None:
+        if given.channel == RESIZE:
+            terminal.resize(given.payload)
+        elif given.channel == STDIN and given.payload and self._request.has_stdin:
             with suppress(ConnectionError):
-                await terminal.write(payload[1:])
+                await terminal.write(given.payload)
 
     def kill(self) -> None:
         """End the command with everything of its session's group. Idempotent."""

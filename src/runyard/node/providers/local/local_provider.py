@@ -194,11 +194,9 @@ class LocalProvider:
         query: Sequence[tuple[str, str]],
         headers: Mapping[str, str],
     ) -> AsyncIterator[Tunnel]:
-        """Exec by WebSocket; attach and port-forward are refused in words."""
-        if kind != "exec" or method != "GET":
-            raise ProviderRefused(
-                "NotSupported", f"the provider `local` knows exec by WebSocket only, not {kind} by {method}"
-            )
+        """Exec by WebSocket or SPDY; attach and port-forward are refused in words."""
+        if kind != "exec" or method not in ("GET", "POST"):
+            raise ProviderRefused("NotSupported", f"the provider `local` knows exec only, not {kind} by {method}")
         request = read_request(query, headers)
         pod = self._find_pod(uid, container or "")
         if self._execs >= MOST_EXECS:

@@ -1,6 +1,7 @@
 """A pseudo terminal for `kubectl exec -t`."""
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -23,14 +24,14 @@ class Terminal:
         self._writing: asyncio.WriteTransport | None = None
         self._writer: asyncio.StreamWriter | None = None
         self.reader = asyncio.StreamReader()
-        """What the process prints. Raises OSError instead of the end: nobody has the other end open any more."""
+        """What the process prints; ends when nobody has the other end open any more."""
 
     @classmethod
     async def open(cls) -> "Terminal":
         """A new terminal."""
         terminal = cls(*pty.openpty())
         loop = asyncio.get_running_loop()
-        protocol = asyncio.StreamReaderProtocol(terminal.reader)
+        protocol = _TerminalReader(terminal.reader)
         read_end, write_end = (os.fdopen(os.dup(terminal._master), "rb+", 0) for _ in range(2))
         terminal._reading, _ = await loop.connect_read_pipe(lambda: protocol, read_end)
         terminal._writing, flow = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, write_end)
@@ -66,3 +67,10 @@ class Terminal:
         if self._master >= 0:
             os.close(self._master)
             self._master = -1
+
+
+class _TerminalReader(asyncio.StreamReaderProtocol):
+    """A terminal that nobody holds any more fails with EIO. A failure would throw away what was read before: an end."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(None if isinstance(exc, OSError) and exc.errno == errno.EIO else exc)

@@ -13,6 +13,7 @@ import pytest
 
 from runyard.node.providers.local.exec_tunnel import CHUNK_BYTES, MOST_PENDING
 from runyard.node.providers.local.local_provider import LocalProvider
+from runyard.node.providers.local.terminals import Terminal
 from runyard.node.providers.local.websocket_frames import (
     BINARY,
     CLOSE,
@@ -130,7 +131,7 @@ async def test_input_arrives_whole_when_stdin_is_closed(provider: LocalProvider)
 
 
 async def test_command_has_a_terminal_of_the_clients_size_when_one_is_asked_for(provider: LocalProvider) -> None:
-    script = "read line; stty size; echo got $line; echo oops >&2; trap 'echo caught; exit 5' INT; sleep 60 & wait"
+    script = "read line; stty size; echo got $line; trap 'echo caught; exit 5' INT; echo oops >&2; sleep 60 & wait"
     async with executing(provider, "sh", "-c", script, stdin=True, tty=True) as channel:
         await channel.send_bytes(b"\4" + json.dumps({"Width": 123, "Height": 45}).encode())
         await channel.send_bytes(b"\4{}")
@@ -148,6 +149,18 @@ async def test_command_has_a_terminal_of_the_clients_size_when_one_is_asked_for(
     assert rest.status["details"]["causes"] == [{"reason": "ExitCode", "message": "5"}]
 
 
+async def test_terminal_gives_what_was_printed_before_when_it_has_ended() -> None:
+    terminal = await Terminal.open()
+    os.write(terminal.slave, b"last words")
+    terminal.close_slave()
+    async with asyncio.timeout(20):
+        while not (terminal.reader.exception() or terminal.reader._eof):  # type: ignore[attr-defined]  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert await terminal.reader.read(100) == b"last words"
+    assert await terminal.reader.read(100) == b""
+    terminal.close()
+
+
 async def test_all_output_arrives_when_the_client_reads_long_after_the_end(
     provider: LocalProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +169,7 @@ async def test_all_output_arrives_when_the_client_reads_long_after_the_end(
     size = MOST_PENDING * CHUNK_BYTES + (1 << 16)
     query = [("command", word) for word in ("head", "-c", str(size), "/dev/zero")] + [("output", "1")]
     async with provider.open_tunnel("exec", UID, "c0", method="GET", query=query, headers=UPGRADE) as tunnel:
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(1.5)  # a slow reader
         received = b""
         while data := await tunnel.receive():
             received += data
@@ -177,7 +190,8 @@ async def test_command_is_killed_when_the_client_goes(provider: LocalProvider) -
 @pytest.mark.parametrize(
     ("kind", "query", "headers", "words"),
     [
-        ("exec", [("command", "x")], {"Upgrade": "SPDY/3.1"}, "WebSocket only, and not SPDY"),
+        ("exec", [("command", "x")], {"Upgrade": "h2c"}, "an upgrade to websocket or SPDY/3.1"),
+        ("exec", [("command", "x")], {"Upgrade": "SPDY/3.1"}, "known is v4.channel.k8s.io"),
         ("exec", [], UPGRADE, "exec needs a command"),
         ("exec", [("command", "x")], {**UPGRADE, "Sec-WebSocket-Protocol": "v9"}, "none of the protocols"),
         ("exec", [("command", "/no/such"), ("output", "1")], UPGRADE, ""),
