@@ -50,15 +50,8 @@ class Transport:
         self._retry_seconds = retry_seconds
         self.timeout = timeout
         self._lock = Lock()
-        self._client = httpx2.Client(
-            base_url=credentials.endpoint,
-            timeout=timeout,
-            transport=transport,
-            mounts=_NO_PROXY if is_loopback(credentials.endpoint) else None,
-            headers={"User-Agent": USER_AGENT},
-        )
-        # Names no transport of its own for them, so that proxies are not used; SSL_CERT_FILE is, also on loopback.
-        direct = dict.fromkeys(("http://", "https://") if is_loopback(credentials.endpoint) else ())
+        # No transport of its own is named for them, so that proxies are not used; SSL_CERT_FILE is, also on loopback.
+        direct = _NO_PROXY if is_loopback(credentials.endpoint) else None
         with report_certificate_file():
             self._client = httpx2.Client(
                 base_url=credentials.endpoint,
