@@ -18,7 +18,7 @@ from bench.cluster.server import PROFILE_SECONDS, PROFILE_VARIABLE
 from bench.local.processes import Cpu, Memory, read_cpu, read_memory
 from testbed.pytest_plugin import kubernetes_version
 from testbed.site import Options
-from tests.cluster.node.agent_bed import AgentBed, AgentProcess, open_bed
+from tests.cluster.node.agent_bed import POLICY_FLAGS, AgentBed, AgentProcess, open_bed
 from tests.cluster.node.test_seed import FAKE, make_fake_class
 
 SHAPE = "bench"
@@ -69,7 +69,7 @@ class NodeBed:
 def open_real_bed() -> Iterator[NodeBed]:
     """A local cluster without a node, and a provider whose node runs containers."""
     version = kubernetes_version()
-    local_options = Options(kubernetes=version, node=False, dns=False, storage=False)
+    local_options = Options(kubernetes=version, node=False, dns=False, storage=False, flags=POLICY_FLAGS)
     provider_options = Options(kubernetes=version, dns=False, storage=False, flags=(LOG_FLAG,))
     with (
         open_cluster("bench-local", local_options) as local,
@@ -83,7 +83,7 @@ def open_real_bed() -> Iterator[NodeBed]:
 def open_fake_bed(*, pods: int) -> Iterator[NodeBed]:
     """A local cluster without a node, and a provider whose nodes KWOK pretends."""
     version, nodes = kubernetes_version(), -(-pods // PODS_PER_NODE) + 1
-    local_options = Options(kubernetes=version, node=False, dns=False, storage=False)
+    local_options = Options(kubernetes=version, node=False, dns=False, storage=False, flags=POLICY_FLAGS)
     provider_options = Options(kubernetes=version, node=False, fake_nodes=nodes)
     with (
         open_cluster("bench-local", local_options) as local,

@@ -15,8 +15,9 @@ import yaml
 
 from testbed.cluster import Cluster
 from testbed.faults import FaultPlan, FaultProxy
+from testbed.pytest_plugin import kubernetes_version
 from testbed.site import Options
-from tests.cluster.node.agent_bed import NODE, AgentBed, find_condition, open_bed, proxied, wait_for
+from tests.cluster.node.agent_bed import NODE, POLICY_FLAGS, AgentBed, find_condition, open_bed, proxied, wait_for
 from tests.cluster.node.test_faults import (
     OFFER,
     TENANT,
@@ -41,10 +42,12 @@ def main() -> int:
     parser.add_argument("--cut", type=float, default=600.0, metavar="SECONDS")
     parser.add_argument("--stall", type=float, default=120.0, metavar="SECONDS")
     given = parser.parse_args()
-    options = Options(node=False, dns=False, storage=False)
+    version = kubernetes_version()
+    options = Options(kubernetes=version, node=False, dns=False, storage=False, flags=POLICY_FLAGS)
+    provider_options = Options(kubernetes=version, node=False, dns=False, storage=False, fake_nodes=3, audit=True)
     with (
         _up("faults-local", options) as local,
-        _up("faults-provider", Options(node=False, dns=False, storage=False, fake_nodes=3, audit=True)) as provider,
+        _up("faults-provider", provider_options) as provider,
         tempfile.TemporaryDirectory() as folder,
     ):
         provider.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(make_fake_class()))

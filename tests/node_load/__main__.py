@@ -13,8 +13,9 @@ from typing import Any
 import yaml
 
 from testbed.cluster import Cluster
+from testbed.pytest_plugin import kubernetes_version
 from testbed.site import Options
-from tests.cluster.node.agent_bed import NODE, AgentBed, open_bed, wait_for
+from tests.cluster.node.agent_bed import NODE, POLICY_FLAGS, AgentBed, open_bed, wait_for
 from tests.cluster.node.test_seed import FAKE, make_fake_class
 from tests.node_load.judge import find_differences, find_overcommit, sum_bound
 
@@ -37,7 +38,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1200.0)
     parser.add_argument("--seed", type=int, default=15)
     given = parser.parse_args()
-    options = Options(node=False, dns=False, storage=False, fake_nodes=2)
+    version = kubernetes_version()
+    options = Options(kubernetes=version, node=False, dns=False, storage=False, fake_nodes=2, flags=POLICY_FLAGS)
     cluster = Cluster.up(f"load-{os.getpid()}", options, outlives_us=False)
     try:
         cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(make_fake_class()))

@@ -12,15 +12,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from testbed.cluster import Cluster
 from testbed.errors import TestbedError
 from testbed.faults import FaultProxy
+from testbed.pytest_plugin import kubernetes_version
 
 NODE = "k8s.gpu"
+# 1.34 and 1.35 serve MutatingAdmissionPolicies only where they are switched on.
+IS_BETA = kubernetes_version() in ("1.34", "1.35")
+POLICY_FLAGS = (
+    (
+        ("kube-apiserver", "--feature-gates=MutatingAdmissionPolicy=true"),
+        ("kube-apiserver", "--runtime-config=admissionregistration.k8s.io/v1beta1=true"),
+    )
+    if IS_BETA
+    else ()
+)
+FILLING: Literal["v1", "v1beta1"] = "v1beta1" if IS_BETA else "v1"
 ACCOUNT = ("kube-system", "runyard-node")
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.1
@@ -66,7 +78,7 @@ class AgentBed:
     provider_namespace: str
     folder: Path
     offer: str
-    filling: str = "v1"
+    filling: str = FILLING
     program: tuple[str, ...] = PROGRAM
     processes: list[AgentProcess] = field(default_factory=list)
 
@@ -203,7 +215,7 @@ def open_bed(
     folder: Path,
     *,
     offer: Mapping[str, Any],
-    filling: str = "v1",
+    filling: str = FILLING,
 ) -> Iterator[AgentBed]:
     """Install the agent's side of a bed; agents that are left are killed at the end."""
     bed = AgentBed(local, provider, namespace, folder, yaml.safe_dump(dict(offer)), filling)

@@ -9,13 +9,14 @@ import pytest
 from testbed.cluster import Cluster
 from testbed.pytest_plugin import kubernetes_version, require_machine
 from testbed.site import Options
+from tests.cluster.node.agent_bed import POLICY_FLAGS
 
 
 @pytest.fixture(scope="module")
 def local_cluster() -> Iterator[Cluster]:
     """The cluster that the virtual node joins; the module's own."""
     require_machine(node=False)
-    options = Options(kubernetes=kubernetes_version(), node=False, dns=False, storage=False)
+    options = Options(kubernetes=kubernetes_version(), node=False, dns=False, storage=False, flags=POLICY_FLAGS)
     cluster = Cluster.up(f"nl-{os.getpid()}-{secrets.token_hex(2)}", options, outlives_us=False)
     yield cluster
     cluster.down()

@@ -50,16 +50,11 @@ from testbed.pytest_plugin import kubernetes_version, require_machine
 from testbed.site import Options
 from tests.cluster.kube.conditions import wait_until
 from tests.cluster.node.admission_pods import CLASS, WRITTEN, Object, container, generate_pods, pod
+from tests.cluster.node.agent_bed import FILLING, IS_BETA, POLICY_FLAGS
 
 NODE = "k8s.gpu"
 AGENT = "system:serviceaccount:kube-system:runyard-node"
 BINDINGS = Resource("", "v1", "bindings", "Binding", namespaced=True)
-# 1.34 and 1.35 serve these policies only where they are switched on.
-IS_BETA = kubernetes_version() in ("1.34", "1.35")
-BETA_FLAGS = (
-    ("kube-apiserver", "--feature-gates=MutatingAdmissionPolicy=true"),
-    ("kube-apiserver", "--runtime-config=admissionregistration.k8s.io/v1beta1=true"),
-)
 OFFER = load_offer("""
 capacity: {cpu: 63, memory: 263567056Ki, nvidia.com/gpu: 8, pods: 8}
 shapes:
@@ -72,7 +67,7 @@ shapes:
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A control plane with the node's classes and policies, and with the agent's service account."""
     require_machine(node=False)
-    options = Options(kubernetes=kubernetes_version(), node=False, flags=BETA_FLAGS if IS_BETA else ())
+    options = Options(kubernetes=kubernetes_version(), node=False, flags=POLICY_FLAGS)
     cluster = Cluster.up(f"admission-{os.getpid()}", options, outlives_us=False)
     try:
         asyncio.run(_install(cluster))
@@ -87,7 +82,7 @@ async def _install(cluster: Cluster) -> None:
         policies, bindings = MUTATING_ADMISSION_POLICIES_V1BETA1, MUTATING_ADMISSION_POLICY_BINDINGS_V1BETA1
     async with Client.connect(load_kubeconfig(cluster.kubeconfig)) as client:
         assert await ensure_runtime_classes(client, OFFER, node_name=NODE) == Outcome()
-        filling = render_filling_policy(NODE, version="v1beta1" if IS_BETA else "v1", scheduler_name=NODE)
+        filling = render_filling_policy(NODE, version=FILLING, scheduler_name=NODE)
         binding = render_binding_policy(NODE, binder=AGENT)
         await client.create(policies, filling[0])
         await client.create(bindings, filling[1])

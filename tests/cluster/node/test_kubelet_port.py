@@ -25,6 +25,7 @@ import pytest
 from runyard.node.kubelet_api.connections import MOST_STRANGERS
 from testbed.cluster import Cluster
 from testbed.supervision import environment_without_proxies
+from tests.cluster.node.agent_bed import IS_BETA
 from tests.cluster.node.served_port import NODE, ServedPort, get_pod, node_object, serve_port
 from tests.cluster.testbed.manifests import create, pod, wait
 
@@ -182,7 +183,7 @@ def test_websockets_come_as_they_are_when_the_node_declares_that_it_takes_them(
             local_cluster, "exec", "-i", "web", "--", "sh", "-c", "cat; exit 7", protocol=WEBSOCKET, stdin=b"in"
         )
         assert (done.returncode, done.stdout) == (7, b"in")
-        assert port.provider.upgrades[-1] == "websocket"
+        assert port.provider.upgrades[-1] == ("SPDY/3.1" if IS_BETA else "websocket")  # 1.34 does not ask the node
     finally:
         features["status"]["declaredFeatures"] = []
         local_cluster.kubectl("patch", "node", NODE, "--subresource=status", "--type=merge", "-p", json.dumps(features))

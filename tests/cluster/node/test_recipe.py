@@ -16,7 +16,7 @@ from runyard.node.offer import Offer
 from runyard.node.offer_file import load_offer
 from runyard.telemetry.node_metrics import NodeMetrics
 from testbed.cluster import Cluster
-from tests.cluster.node.agent_bed import NODE, is_filling, wait_for
+from tests.cluster.node.agent_bed import FILLING, NODE, is_filling, wait_for
 
 OFFER = b"""
 capacity: {cpu: 1, memory: 1Gi, nvidia.com/gpu: 1, pods: 2}
@@ -34,7 +34,7 @@ def test_recipe_is_short_when_its_lines_are_counted() -> None:
 
 async def test_pod_runs_and_succeeds_when_the_provider_is_the_recipe(local_cluster: Cluster) -> None:
     async with Client.connect(load_kubeconfig(local_cluster.kubeconfig)) as client:
-        for policy in render_policies(NODE, username="admin", filling="v1"):
+        for policy in render_policies(NODE, username="admin", filling=FILLING):
             local_cluster.kubectl("apply", "-f", "-", stdin=json.dumps(policy))
         settings = NodeSettings(address=local_cluster.site.addresses.host_ip, port=0)
         agent = Agent(client, settings, make_provider=TimerProvider, follow_offers=offers, metrics=NodeMetrics())

@@ -19,7 +19,16 @@ from testbed.cluster import Cluster
 from testbed.errors import TestbedError
 from testbed.pytest_plugin import kubernetes_version, require_machine
 from testbed.site import Options
-from tests.cluster.node.agent_bed import NODE, AgentBed, find_condition, free_port, open_bed, run_command, wait_for
+from tests.cluster.node.agent_bed import (
+    NODE,
+    POLICY_FLAGS,
+    AgentBed,
+    find_condition,
+    free_port,
+    open_bed,
+    run_command,
+    wait_for,
+)
 
 SEED = Path(__file__).parents[2] / "data" / "virtual_node"
 FAKE = "fake"
@@ -47,7 +56,8 @@ OFFER = {
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentBed]:
     require_machine(node=False)
-    options = Options(kubernetes=kubernetes_version(), node=False, dns=False, storage=False, fake_nodes=2)
+    version = kubernetes_version()
+    options = Options(kubernetes=version, node=False, dns=False, storage=False, fake_nodes=2, flags=POLICY_FLAGS)
     cluster = Cluster.up(f"seed-{os.getpid()}", options, outlives_us=False)
     try:
         cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(make_fake_class()))

@@ -15,7 +15,7 @@ from testbed.cluster import Cluster
 from testbed.errors import TestbedError
 from testbed.pytest_plugin import kubernetes_version, require_machine
 from testbed.site import Options
-from tests.cluster.node.agent_bed import NODE, AgentBed, open_bed, wait_for
+from tests.cluster.node.agent_bed import NODE, POLICY_FLAGS, AgentBed, open_bed, wait_for
 
 MEASURE_SECONDS = 240.0
 """metrics-server needs two readings of the provider's node, and then two of the virtual one."""
@@ -32,7 +32,7 @@ METRICS = "/apis/metrics.k8s.io/v1beta1"
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentBed]:
     require_machine(node=True)
     # As its own manifest has it: the port of a node is where the node says.
-    flags = (("metrics-server", "--kubelet-use-node-status-port"),)
+    flags = (("metrics-server", "--kubelet-use-node-status-port"), *POLICY_FLAGS)
     options = Options(kubernetes=kubernetes_version(), dns=False, storage=False, metrics=True, flags=flags)
     cluster = Cluster.up(f"top-{os.getpid()}", options, outlives_us=False)
     try:
