@@ -28,6 +28,7 @@ _RECORDS = (
         "KeptVolume",
         "Rehearsal",
         "Revision",
+        "Share",
         "StoredPolicy",
         "StoredProfile",
     ),

@@ -55,6 +55,7 @@ from runyard.sdk.records import CreatedToken as CreatedToken
 from runyard.sdk.records import KeptVolume as KeptVolume
 from runyard.sdk.records import Rehearsal as Rehearsal
 from runyard.sdk.records import Revision as Revision
+from runyard.sdk.records import Share as Share
 from runyard.sdk.records import StoredPolicy as StoredPolicy
 from runyard.sdk.records import StoredProfile as StoredProfile
 from runyard.sdk.records import Token as Token

@@ -14,7 +14,9 @@ from runyard.cli.output import clean, print_data, print_note
 from runyard.cli.questions import ask_hidden, confirm
 from runyard.cli.tables import print_listing
 from runyard.sdk.documents import EntityView
-from runyard.sdk.errors import AlreadyExists
+from runyard.sdk.errors import AlreadyExists, NotFound
+from runyard.sdk.records import Role
+from runyard.spec.problems import find_nearest
 
 MOST_SECRET_BYTES = 1 << 20
 MOST_LISTED = 1000
@@ -47,6 +49,36 @@ def delete_project(flags: Flags, *, name: str, yes: bool) -> None:
             confirm(f"Delete the project {name} and everything in it?")
         project.delete(cascade=True)
     click.echo(f"deleted: {clean(name)}")
+
+
+def print_members(flags: Flags, *, name: str, listing: Listing) -> None:
+    """List the creator and the members of a project."""
+    with open_session({**flags, "project": name}) as session:
+        project = session.get_project()
+        members = [{"user": share.user, "role": share.role} for share in project.list_shares()]
+    creator = [{"user": project.user, "role": "owner"}] if project.user else []
+    rows = [*creator, *sorted(members, key=lambda member: member["user"])]
+    print_listing(listing, rows, data=rows, named="user")
+
+
+def share_project(flags: Flags, *, name: str, user: str, role: Role) -> None:
+    """Give a user a role."""
+    with open_session({**flags, "project": name}) as session:
+        session.get_project().share(user, role=role)
+    click.echo(f"shared: {clean(name)} with {clean(user)} ({role})")
+
+
+def unshare_project(flags: Flags, *, name: str, user: str) -> None:
+    """Take a user's role away; raises with the nearest name if there is no such member."""
+    with open_session({**flags, "project": name}) as session:
+        project = session.get_project()
+        try:
+            project.unshare(user)
+        except NotFound:
+            nearest = find_nearest(user, [share.user for share in project.list_shares()])
+            meant = f"did you mean {clean(nearest)}?" if nearest else "`runyard project members` lists them"
+            raise click.ClickException(f"{clean(user)} is no member of project {clean(name)}; {meant}") from None
+    click.echo(f"no longer shared: {clean(name)} with {clean(user)}")
 
 
 def print_functions(flags: Flags, *, listing: Listing) -> None:

@@ -3,10 +3,12 @@
 Each is the server's JSON, with typed fields. Fields that may be absent are read with `get`.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from runyard.sdk.documents import EntityView, Section
 from runyard.sdk.errors import Problem, read_problems
+
+Role = Literal["viewer", "editor", "owner"]
 
 
 class Token(Section):
@@ -18,6 +20,16 @@ class Token(Section):
     """`read`, `write` and `admin`; none: everything that its user may do."""
     user: str
     expires_at: str
+
+
+class Share(Section):
+    """A membership of a project."""
+
+    id: str
+    user: str
+    """`*` is everyone."""
+    role: str
+    """`viewer`, `editor` or `owner`."""
 
 
 class CreatedToken(Token):

@@ -113,6 +113,22 @@ def test_audit_says_who_did_what_when_an_admin_asks(call: Call, home: Path) -> N
     assert "did you mean 7d?" in call("audit", "--since", "7").err
 
 
+def test_member_reads_when_an_owner_shares_a_project(call: Call, home: Path) -> None:
+    assert call("project", "create", "shared").code == 0
+    bob = ("--project", "shared", "--context", "user")
+    assert call("function", "ls", *bob).code == 1
+    assert call("project", "share", "shared", "bob", "--role", "viewer").out == "shared: shared with bob (viewer)\n"
+    assert call("project", "members", "shared").out.split() == ["USER", "ROLE", "ada", "owner", "bob", "viewer"]
+    assert call("function", "ls", *bob).code == 0
+    refused = call("config-map", "set", "settings", "--from-literal", "a=b", *bob)
+    assert (refused.code, "needs the role editor" in refused.err, refused.err.count("\n")) == (1, True, 1), refused.err
+    assert call("project", "share", "shared", "ada", "--context", "user").code == 1
+    assert "did you mean bob?" in call("project", "unshare", "shared", "bobb").err
+    assert call("project", "unshare", "shared", "bob").out == "no longer shared: shared with bob\n"
+    assert call("function", "ls", *bob).code == 1
+    assert "did you mean `viewer`?" in call("project", "share", "shared", "bob", "--role", "viewr").err
+
+
 ADMINS_ONLY = [
     ["audit"],
     ["policy", "apply", "policy.yaml", "--yes"],

@@ -9,7 +9,7 @@ import runyard as ry
 
 NAMES = """
 CapturedFunction function
-AuditEntry ConfigMap CreatedToken KeptVolume Rehearsal Revision StoredPolicy StoredProfile Token
+AuditEntry ConfigMap CreatedToken KeptVolume Rehearsal Revision Share StoredPolicy StoredProfile Token
 AsyncRunDraft AsyncStoredEntity Rendering RunDraft StoredEntity
 AsyncSession ExecResult PortForward Session SessionFailed
 AlreadyExists ApiError ArgumentError AsyncClient AsyncFunction AsyncProject AsyncRun CertificateError Client
@@ -34,6 +34,7 @@ get_profile list_profiles list_projects new_project request revoke_token whoami
     "Project": """
 save_function
 describe_secrets
+list_shares share unshare
 new_config_map get_config_map list_config_maps delete_config_map
 new_volume get_volume list_volumes delete_volume
 cells list_artifacts list_dataitems list_models new_artifact new_dataitem new_model

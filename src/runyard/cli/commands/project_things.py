@@ -15,6 +15,9 @@ _HERE = "runyard.cli.commands.project_things"
 PROJECT_ENTRIES = {
     "ls": Entry(f"{_HERE}:project_ls", "List projects."),
     "create": Entry(f"{_HERE}:project_create", "Create a project."),
+    "members": Entry(f"{_HERE}:project_members", "List who may use a project."),
+    "share": Entry(f"{_HERE}:project_share", "Give a user a role in a project."),
+    "unshare": Entry(f"{_HERE}:project_unshare", "Take a user's role away."),
     "rm": Entry(f"{_HERE}:project_rm", "Delete a project and everything in it."),
 }
 FUNCTION_ENTRIES = {
@@ -31,7 +34,7 @@ SECRET_ENTRIES = {
 
 @click.group(cls=LazyGroup, entries=PROJECT_ENTRIES, epilog=format_epilog("runyard project ls"))
 def project() -> None:
-    """List, create and delete projects."""
+    """List, create, share and delete projects."""
 
 
 @click.group(
@@ -77,6 +80,40 @@ def project_create(name: str, description: str | None, labels: tuple[str, ...], 
 def project_rm(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Delete the project NAME: its runs are stopped, and everything in it is deleted."""
     _call("delete_project", flags, name=name, yes=yes)
+
+
+@click.command(name="members", epilog=format_epilog("runyard project members demo"))
+@click.argument("name", shell_complete=complete("project"))
+@add_listing("user", "role")
+@add_server_options
+def project_members(name: str, listing: Any, **flags: Any) -> None:
+    """List the creator of the project NAME, who is an owner, and its members; `*` is everyone."""
+    _call("print_members", flags, name=name, listing=listing)
+
+
+@click.command(name="share", epilog=format_epilog("runyard project share demo bob --role viewer"))
+@click.argument("name", shell_complete=complete("project"))
+@click.argument("user")
+@click.option(
+    "--role",
+    type=click.Choice(("viewer", "editor", "owner")),
+    default="editor",
+    show_default=True,
+    help="A viewer reads; an editor also writes, runs and reads secrets; an owner also shares and deletes.",
+)
+@add_server_options
+def project_share(name: str, user: str, role: str, **flags: Any) -> None:
+    """Give USER a role in the project NAME, or another role; `*` is everyone. For owners."""
+    _call("share_project", flags, name=name, user=user, role=role)
+
+
+@click.command(name="unshare", epilog=format_epilog("runyard project unshare demo bob"))
+@click.argument("name", shell_complete=complete("project"))
+@click.argument("user")
+@add_server_options
+def project_unshare(name: str, user: str, **flags: Any) -> None:
+    """Take the role of USER in the project NAME away. For owners."""
+    _call("unshare_project", flags, name=name, user=user)
 
 
 @click.command(name="ls", epilog=format_epilog("runyard function ls", "runyard function ls -o wide"))

@@ -17,7 +17,7 @@ from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
 from runyard.sdk.function_specs import DEFAULT_KIND, draft_function, make_function_spec
 from runyard.sdk.html_tables import Listing
-from runyard.sdk.records import ConfigMap, KeptVolume
+from runyard.sdk.records import ConfigMap, KeptVolume, Role, Share
 
 
 class AsyncProject(AsyncProjectFiles):
@@ -33,6 +33,19 @@ class AsyncProject(AsyncProjectFiles):
     async def delete(self, *, cascade: bool = False) -> None:
         """Delete it; a project that is not empty only with `cascade`, which stops and deletes its runs."""
         await self._transport.fetch(delete("projects", self.name, cascade="true" if cascade else "false"))
+
+    async def list_shares(self) -> list[Share]:
+        """Its members, without its creator."""
+        return [Share(found) for found in await self._transport.fetch(get("projects", self.name, "share"))]
+
+    async def share(self, user: str, *, role: Role = "editor") -> Share:
+        """Add a member, or change their role; `*` is everyone. For owners."""
+        call = post("projects", self.name, "share", is_safe_to_repeat=True, user=user, role=role)
+        return Share(await self._transport.fetch(call))
+
+    async def unshare(self, user: str) -> None:
+        """End a membership. For owners. Raises `NotFound`."""
+        await self._transport.fetch(delete("projects", self.name, "share", user=user))
 
     async def new_function(
         self,

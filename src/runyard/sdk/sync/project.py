@@ -14,7 +14,7 @@ from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
 from runyard.sdk.function_specs import DEFAULT_KIND, draft_function, make_function_spec
 from runyard.sdk.html_tables import Listing
-from runyard.sdk.records import ConfigMap, KeptVolume
+from runyard.sdk.records import ConfigMap, KeptVolume, Role, Share
 from runyard.sdk.sync.function import Function
 from runyard.sdk.sync.pages import read_pages
 from runyard.sdk.sync.project_files import MOST_LISTED, ProjectFiles, make_metadata
@@ -34,6 +34,19 @@ class Project(ProjectFiles):
     def delete(self, *, cascade: bool = False) -> None:
         """Delete it; a project that is not empty only with `cascade`, which stops and deletes its runs."""
         self._transport.fetch(delete("projects", self.name, cascade="true" if cascade else "false"))
+
+    def list_shares(self) -> list[Share]:
+        """Its members, without its creator."""
+        return [Share(found) for found in self._transport.fetch(get("projects", self.name, "share"))]
+
+    def share(self, user: str, *, role: Role = "editor") -> Share:
+        """Add a member, or change their role; `*` is everyone. For owners."""
+        call = post("projects", self.name, "share", is_safe_to_repeat=True, user=user, role=role)
+        return Share(self._transport.fetch(call))
+
+    def unshare(self, user: str) -> None:
+        """End a membership. For owners. Raises `NotFound`."""
+        self._transport.fetch(delete("projects", self.name, "share", user=user))
 
     def new_function(
         self,
