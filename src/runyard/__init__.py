@@ -46,6 +46,7 @@ _NAMES = {
     "AsyncRunDraft": "aio.run_draft",
     "AsyncSession": "sessions.aio",
     "AsyncStoredEntity": "aio.stored_files",
+    "Check": "checks",
     "CapturedFunction": "captured_functions",
     "Client": "sync.client",
     "ExecResult": "sessions.channels",

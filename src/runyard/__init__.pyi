@@ -17,6 +17,7 @@ from runyard.sdk.arguments import Volume as Volume
 from runyard.sdk.arguments import VolumeSpec as VolumeSpec
 from runyard.sdk.captured_functions import CapturedFunction as CapturedFunction
 from runyard.sdk.captured_functions import function as function
+from runyard.sdk.checks import Check as Check
 from runyard.sdk.default_client import delete_project as delete_project
 from runyard.sdk.default_client import get_client as get_client
 from runyard.sdk.default_client import get_or_create_project as get_or_create_project

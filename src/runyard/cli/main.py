@@ -32,6 +32,7 @@ COMMANDS = {
     "login": Entry("runyard.cli.commands.access:login", "Sign in at a server."),
     "logout": Entry("runyard.cli.commands.access:logout", "Sign out, and revoke the token of the sign-in."),
     "whoami": Entry("runyard.cli.commands.access:whoami", "Show who you are at the server."),
+    "doctor": Entry("runyard.cli.commands.doctor:doctor", "Check the way to the server and the server."),
     "context": Entry("runyard.cli.commands.access:context", "List the servers you signed in at, or choose one."),
     "run": Entry("runyard.cli.commands.run:run", "Plan, submit and follow a run."),
     "ps": Entry("runyard.cli.commands.runs:ps", "List runs."),

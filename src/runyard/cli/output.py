@@ -21,6 +21,8 @@ Severity = Literal["error", "warning", "note"]
 _AMOUNTS = frozenset({*SIDES, "size"})
 """The last parts of paths whose values are amounts."""
 _COLOURS: Mapping[Severity, str] = {"error": "red", "warning": "yellow", "note": "cyan"}
+LEVEL_MARKS = {"ok": "ok      ", "warning": "warning ", "error": "ERROR   "}
+"""How the lines of a `doctor` begin."""
 _HARMFUL = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Characters that JSON does not escape and that a terminal interprets: C1 controls, separators, bidi overrides."""
 

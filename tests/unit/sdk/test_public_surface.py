@@ -10,8 +10,8 @@ import runyard as ry
 NAMES = """
 CapturedFunction function
 AuditEntry ConfigMap CreatedToken KeptVolume Rehearsal Revision Share StoredPolicy StoredProfile Token
-AsyncRunDraft AsyncStoredEntity Rendering RunDraft StoredEntity
 AsyncSession ExecResult PortForward Session SessionFailed
+AsyncRunDraft AsyncStoredEntity Check Rendering RunDraft StoredEntity
 AlreadyExists ApiError ArgumentError AsyncClient AsyncFunction AsyncProject AsyncRun CertificateError Client
 ConfigurationError Conflict Env Explanation Forbidden Function FunctionArguments LogLine NodeSelector NotFound
 NotSignedIn NotSupported Problem Project Refused Resources Run RunArguments RunFailed RunyardError Section
@@ -28,8 +28,8 @@ cells delete download id key kind list_files metadata name project_name spec sta
 describe_profiles put_profile delete_profile list_profile_revisions get_profile_revision
 get_policy put_policy delete_policy list_policy_revisions get_policy_revision rehearse
 iter_audit list_tokens
-close create_token credentials delete_project describe_server draft_run endpoint get_or_create_project get_project
-get_profile list_profiles list_projects new_project request revoke_token whoami
+close create_token credentials delete_project describe_server diagnose draft_run endpoint get_or_create_project
+get_project get_profile list_profiles list_projects new_project request revoke_token whoami
     """,
     "Project": """
 save_function

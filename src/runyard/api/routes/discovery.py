@@ -1,5 +1,6 @@
 """Discovery and sign-in: configuration, public keys, the token endpoint, the current user, schemas of kinds."""
 
+from datetime import datetime
 from functools import partial
 from urllib.parse import parse_qsl
 
@@ -8,11 +9,12 @@ from starlette.responses import PlainTextResponse, Response
 
 from runyard import __version__
 from runyard.api.context import get_address, get_context
+from runyard.api.credentials import read_authorization
 from runyard.api.openapi_models import PageResponse
 from runyard.api.origin_guard import API_LEVEL
 from runyard.api.query_parameters import PAGE, SIZE, get_parameters, text
 from runyard.api.request_bodies import read_bytes
-from runyard.api.responses import json_response, slice_response
+from runyard.api.responses import format_time, json_response, slice_response
 from runyard.api.routing import PLAIN_TEXT, Routes, get_principal
 from runyard.api.throttle import get_throttle, limit_failures, limit_rate
 from runyard.app.entities import find_schema, list_schemas
@@ -148,15 +150,25 @@ async def get_user(request: Request) -> Response:
 @routes.get("/api/auth", permission=Permission.SIGNED_IN, response=dict[str, object])
 @routes.post("/api/auth", permission=Permission.SIGNED_IN, response=dict[str, object])
 async def probe(request: Request) -> Response:
-    """Check your credentials and list your permissions."""
+    """Check your credentials, and list your permissions and when a token expires (`expires_at`)."""
     who = get_principal(request)
     permissions = ["ROLE_ADMIN"] if who.is_admin else ["ROLE_USER"]
     core = get_context(request).core
     async with core.store.begin(is_read_only=True) as unit:
         visible = await list_visible_projects(unit, who)
-    return json_response(
-        {"username": who.name, "permissions": [*permissions, *(f"{one}:ROLE_USER" for one in sorted(visible or ()))]}
-    )
+    permissions += [f"{one}:ROLE_USER" for one in sorted(visible or ())]
+    ends_at = await _find_end(request)
+    expiry = {} if ends_at is None else {"expires_at": format_time(ends_at)}
+    return json_response({"username": who.name, "permissions": permissions, **expiry})
+
+
+async def _find_end(request: Request) -> datetime | None:
+    """When the token of the request expires; None for a password and on a server without accounts."""
+    context = get_context(request)
+    scheme, _, token = (read_authorization(request) or "").partition(" ")
+    if context.is_open or scheme.lower() != "bearer":
+        return None
+    return (await context.authenticator.identify(token.strip(), address=get_address(request))).ends_at
 
 
 @routes.get(

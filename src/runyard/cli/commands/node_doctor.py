@@ -8,9 +8,7 @@ import click
 from runyard.cli.commands.node import local_options, provider_options, require_node
 from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import load
-from runyard.cli.output import clean
-
-_MARKS = {"ok": "ok      ", "warning": "warning ", "error": "ERROR   "}
+from runyard.cli.output import LEVEL_MARKS, clean
 
 
 @click.command(
@@ -33,7 +31,7 @@ def doctor(namespace: str, **options: Any) -> None:
     except failures as error:
         raise click.ClickException(clean(str(error))) from None
     for finding in findings:
-        click.echo(f"{_MARKS[finding.level]}{finding.where}: {clean(finding.text)}")
+        click.echo(f"{LEVEL_MARKS[finding.level]}{finding.where}: {clean(finding.text)}")
     if any(finding.level == "error" for finding in findings):
         raise click.exceptions.Exit(1)
 

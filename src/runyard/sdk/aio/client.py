@@ -9,12 +9,14 @@ from urllib.parse import quote
 
 import httpx2
 
+from runyard.sdk.aio.diagnosis import diagnose
 from runyard.sdk.aio.pages import read_pages
 from runyard.sdk.aio.project import AsyncProject
 from runyard.sdk.aio.project_files import make_metadata
 from runyard.sdk.aio.run_draft import AsyncRunDraft
 from runyard.sdk.aio.transport import AsyncTransport
 from runyard.sdk.calls import Call, Json, delete, get, post, put, select
+from runyard.sdk.checks import Check
 from runyard.sdk.credentials import Credentials, find_credentials
 from runyard.sdk.documents import Section
 from runyard.sdk.errors import AlreadyExists, NotFound
@@ -32,6 +34,7 @@ from runyard.sdk.records import (
 
 REHEARSAL_SECONDS = 600.0
 """How long a rehearsal of 10,000 runs may take."""
+DEFAULT_PROJECT = "default"
 
 
 class AsyncClient:
@@ -88,6 +91,14 @@ class AsyncClient:
     async def describe_server(self) -> Section:
         """The public description of the server: version, ways to sign in, names of profiles."""
         return Section(await self._transport.fetch(Call(method="GET", path="/.well-known/configuration")))
+
+    def diagnose(self, project: str | None = None) -> AsyncIterator[Check]:
+        """Check the way to the server, the sign-in and the server, step by step. Changes nothing; raises nothing.
+
+        Without `project`, that of the credentials, or `default`.
+        """
+        named = project or self.credentials.project
+        return diagnose(self._transport, project=named or DEFAULT_PROJECT, is_project_named=named is not None)
 
     async def get_project(self, name: str) -> AsyncProject:
         """A project by its name. Raises `NotFound`."""

@@ -4,6 +4,7 @@ import asyncio
 from asyncio import Lock, to_thread
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -29,6 +30,16 @@ SILENT_SECONDS = 30.0
 USER_AGENT = "runyard-sdk"
 _NO_PROXY: Mapping[str, None] = {"http://": None, "https://": None}
 """Without the proxies of the environment, whose SSL_CERT_FILE counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A response whatever its status, and how it came."""
+
+    answer: Answer
+    certificate: Mapping[str, Any] | None
+    """The server's, as Python's `ssl` reads it."""
+    seconds: float
 
 
 class AsyncTransport:
@@ -65,12 +76,15 @@ class AsyncTransport:
 
     async def fetch(self, call: Call, *, retry_seconds: float | None = None) -> Any:
         """Send a call and return the JSON of its answer. Raises `RunyardError`."""
-        answer = await self.send(call, retry_seconds=retry_seconds)
+        return self.parse(await self.send(call, retry_seconds=retry_seconds), path=call.path)
+
+    def parse(self, answer: Answer, *, path: str) -> Any:
+        """The JSON of an answer. Raises `UnexpectedResponse`."""
         content = answer.find_json()
         if content is None:
             shown = " ".join(answer.text[:200].split())
             advice = advise_on_answer(self.credentials.endpoint)
-            raise UnexpectedResponse(f"{call.path}: the response is not JSON: {shown}{advice}")
+            raise UnexpectedResponse(f"{path}: the response is not JSON: {shown}{advice}")
         return content
 
     async def send(self, call: Call, *, retry_seconds: float | None = None) -> Answer:
@@ -96,6 +110,23 @@ class AsyncTransport:
                 if pause is None:
                     raise self._explain(make_answer_error(answer, self.credentials.endpoint))
             await asyncio.sleep(pause)
+
+    async def probe(self, path: str) -> Probe:
+        """Ask once, without credentials. Raises `ServerUnreachable` and `UnexpectedResponse`."""
+        begun = monotonic()
+        try:
+            response = await self._client.send(self._client.build_request("GET", path), stream=True)
+            try:
+                tls = response.extensions["network_stream"].get_extra_info("ssl_object")
+                certificate = None if tls is None else tls.getpeercert()
+                answer = await _read(response)
+            finally:
+                await response.aclose()
+        except httpx2.TransportError as error:
+            raise make_connection_error(error, self.credentials.endpoint) from error
+        if 300 <= answer.status < 400:
+            raise make_answer_error(answer, self.credentials.endpoint)
+        return Probe(answer=answer, certificate=certificate, seconds=monotonic() - begun)
 
     async def pause(self, seconds: float) -> None:
         """Wait before another attempt."""

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx2
 
 from runyard.sdk.calls import Call, Json, delete, get, post, put, select
+from runyard.sdk.checks import Check
 from runyard.sdk.credentials import Credentials, find_credentials
 from runyard.sdk.documents import Section
 from runyard.sdk.errors import AlreadyExists, NotFound
@@ -25,6 +26,7 @@ from runyard.sdk.records import (
     StoredProfile,
     Token,
 )
+from runyard.sdk.sync.diagnosis import diagnose
 from runyard.sdk.sync.pages import read_pages
 from runyard.sdk.sync.project import Project
 from runyard.sdk.sync.project_files import make_metadata
@@ -33,6 +35,7 @@ from runyard.sdk.sync.transport import Transport
 
 REHEARSAL_SECONDS = 600.0
 """How long a rehearsal of 10,000 runs may take."""
+DEFAULT_PROJECT = "default"
 
 
 class Client:
@@ -89,6 +92,14 @@ class Client:
     def describe_server(self) -> Section:
         """The public description of the server: version, ways to sign in, names of profiles."""
         return Section(self._transport.fetch(Call(method="GET", path="/.well-known/configuration")))
+
+    def diagnose(self, project: str | None = None) -> Iterator[Check]:
+        """Check the way to the server, the sign-in and the server, step by step. Changes nothing; raises nothing.
+
+        Without `project`, that of the credentials, or `default`.
+        """
+        named = project or self.credentials.project
+        return diagnose(self._transport, project=named or DEFAULT_PROJECT, is_project_named=named is not None)
 
     def get_project(self, name: str) -> Project:
         """A project by its name. Raises `NotFound`."""
