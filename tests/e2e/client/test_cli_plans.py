@@ -51,6 +51,8 @@ def test_server_answers_and_stores_nothing_when_one_is_configured(call: Call, se
     documents = list(yaml.safe_load_all(call("render", "-f", "service.yaml").out))
     assert documents == json.loads(rendered.out)["items"]
     assert "Deployment" in {document["kind"] for document in documents}
+    launched = call("render", "-f", "run.yaml")  # offline it is refused: only an engine has a launcher
+    assert (launched.code, "kind: Job" in launched.out) == (0, True), launched.err
     assert list_versions() == before
 
 

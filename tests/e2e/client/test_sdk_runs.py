@@ -205,3 +205,60 @@ def test_file_is_an_input_and_a_path_an_output_when_a_function_runs(server: str,
     run = func.run(inputs={"points": points}).wait(timeout=SECONDS, check=True)
     name = run.outputs["total"].rpartition("/")[2].partition(":")[0]
     assert project.get_artifact(name).download(tmp_path / "out").read_text() == "8"
+
+
+def count_stored(project: str) -> dict[str, int]:
+    """How many functions and tasks a project has; none if it does not exist."""
+    with ry.Client() as client:
+        if project not in {other.name for other in client.list_projects()}:
+            return {}
+        plurals = ("functions", "tasks")
+        return {plural: client.request("GET", f"/api/v1/-/{project}/{plural}")["totalElements"] for plural in plurals}
+
+
+def test_nothing_is_stored_when_a_stored_function_is_explained(server: str) -> None:
+    func = ry.get_or_create_project("asked").new_function("box", "container", image="busybox:1.36")
+    before = count_stored("asked")
+    assert func.explain(resources={"mem": "64Mi"}).effective.image == "busybox:1.36"
+    (deployment,) = (each for each in func.render("deploy").objects if each["kind"] == "Deployment")
+    assert deployment["spec"]["replicas"] == 1
+    with pytest.raises(ry.Refused, match="there is no profile `smal`"):
+        func.render(profile="smal")
+    with pytest.raises(ry.ArgumentError, match="resources"):
+        func.explain(resourcs={})  # type: ignore[call-arg]
+    assert count_stored("asked") == before == {"functions": 1, "tasks": 0}
+
+
+def test_everything_is_stored_once_when_a_draft_is_submitted(server: str) -> None:
+    def draft(client: ry.Client) -> ry.RunDraft:
+        source = {"source": "program.py", "handler": "hello"}
+        spec = {"parameters": {"name": "Eve"}, "profile": "small"}
+        return client.draft_run("drafted", "hello", "python", function={"source": source}, spec=spec)
+
+    with ry.Client() as client:
+        first = draft(client)
+        assert first.explain().would_start
+        assert first.makes_project
+        assert [each["kind"] for each in first.render(id="one").objects][-1] == "Job"
+        assert count_stored("drafted") == {}
+        run = first.submit(id="one")
+        assert count_stored("drafted") == {"functions": 1, "tasks": 1}
+        again = draft(client)
+        assert again.explain().find("profile") == first.explain().find("profile")
+        assert not again.makes_project
+        assert again.submit(id="one").id == run.id  # the same run: nothing is made twice
+        assert count_stored("drafted") == {"functions": 1, "tasks": 1}
+        run.wait(timeout=SECONDS, check=True)
+        assert run.results.greeting == "hello Eve"
+
+
+def test_draft_is_the_same_when_it_is_awaited(server: str) -> None:
+    async def work() -> tuple[str, bool]:
+        async with ry.AsyncClient() as client:
+            box = {"image": "busybox:1.36"}
+            draft = client.draft_run("awaited", "box", "container", function=box, spec={}, action="serve")
+            explanation = await draft.explain()
+            return str(explanation.effective.action), draft.makes_project
+
+    assert asyncio.run(work()) == ("serve", True)
+    assert count_stored("awaited") == {}

@@ -1,5 +1,6 @@
 """Plans over HTTP: a run is explained and rendered with drafts of its function and task, and nothing is stored."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from runyard.domain.reasons import Reason
 from runyard.manifests.metadata import INSTALLATION_LABEL
 from runyard.spec.launcher import Launcher
+from runyard.spec.registries import REGISTRIES_SECRET
 from tests.engines.memory import MemoryEngine
 from tests.http_servers import Server, serve
 
@@ -147,7 +149,9 @@ async def prepare(server: Server, client: httpx2.AsyncClient) -> None:
 async def test_objects_are_those_of_the_engine_and_the_user_when_a_run_is_rendered(tmp_path: Path) -> None:
     engine = ClusterLikeEngine()
     launcher = Launcher(image="launcher:1", install=("install",), start=("/runyard/l",))
-    engine.platform = replace(engine.platform, endpoint="http://core:8080", has_token=True, launcher=launcher)
+    engine.platform = replace(
+        engine.platform, endpoint="http://core:8080", has_token=True, launcher=launcher, has_registry_secret=True
+    )
     async with serve(tmp_path, is_open=False, engine=engine) as server:
         await server.add_user("ada")
         async with server.client("ada") as client:
@@ -167,6 +171,14 @@ async def test_objects_are_those_of_the_engine_and_the_user_when_a_run_is_render
             assert envs["RUNYARD_ENDPOINT"] == "http://core:8080"
             assert "ada" in str(job["metadata"])
             assert job["metadata"]["labels"][INSTALLATION_LABEL] == "lab"
+            assert "imagePullSecrets" not in job["spec"]["template"]["spec"]
+            await client.post("/api/v1/-/demo/secrets", json={"kind": "secret", "name": REGISTRIES_SECRET})
+            auths = {"auths": {"registry.example.org": {"username": "u", "password": "registry-password"}}}
+            stored = {REGISTRIES_SECRET: json.dumps(auths)}
+            assert (await client.put("/api/v1/-/demo/secrets/data", json=stored)).status_code == 200
+            pulled = await client.post(f"{RUNS}/render", json=run)
+            assert pulled.json()["objects"][-1]["spec"]["template"]["spec"]["imagePullSecrets"]
+            assert "registry-password" not in pulled.text
             assert engine.calls == []
 
 
