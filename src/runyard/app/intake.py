@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from runyard.app.model import RuleRevisions, Run
 from runyard.app.ports import UnitOfWork
@@ -58,12 +59,14 @@ class Intake:
     async def commit(self, unit: UnitOfWork, new: NewRun) -> None:
         """Commit a run, and hand it over meanwhile. If the commit fails, the loop does nothing for it."""
         stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        if self._take is not None:
-            self._take(new, stored)
         is_stored = False
         try:
-            await unit.commit()
+            await unit.commit(meanwhile=partial(self._hand_over, new, stored))
             is_stored = True
         finally:
             if not stored.cancelled():  # as it is when the loop has ended meanwhile
                 stored.set_result(is_stored)
+
+    def _hand_over(self, new: NewRun, stored: asyncio.Future[bool]) -> None:
+        if self._take is not None:
+            self._take(new, stored)

@@ -4,7 +4,7 @@ Times are aware and in UTC. All writes go through a `UnitOfWork`: nothing is sto
 is lost once it has returned.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -581,8 +581,12 @@ class UnitOfWork(Protocol):
     firings: Firings
     replicas: Replicas
 
-    async def commit(self) -> None:
-        """Commit. Once this returns, the writes survive a crash."""
+    async def commit(self, *, meanwhile: Callable[[], None] | None = None) -> None:
+        """Commit. Once this returns, the writes survive a crash.
+
+        `meanwhile` is called once the commit has begun, for work that is done while the database waits for the disk. It
+        is not called if nothing could be begun.
+        """
 
     async def read_clock(self) -> datetime:
         """The database's clock, on which leases expire."""

@@ -1,6 +1,7 @@
 """Transactions on PostgreSQL, with asyncpg."""
 
 import asyncio
+from collections.abc import Callable
 
 from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -46,8 +47,10 @@ class PostgresqlTransaction:
         await self.close()
         return await self._begin_with(work)
 
-    async def commit(self) -> None:
-        """Commit."""
+    async def commit(self, *, meanwhile: Callable[[], None] | None = None) -> None:
+        """Commit. `meanwhile` is to start tasks only: it is called just before the request is sent."""
+        if meanwhile is not None:
+            meanwhile()
         if self._connection is not None:
             await self._connection.commit()
 

@@ -1,6 +1,6 @@
 """A connection in one transaction, and the differences between the engines."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -139,14 +139,14 @@ class Session:
         if not self.is_sqlite:
             self._changed_runs.update(run_uids)
 
-    async def commit(self) -> None:
-        """Commit and end the session."""
+    async def commit(self, *, meanwhile: Callable[[], None] | None = None) -> None:
+        """Commit and end the session. `meanwhile` is called once the commit has begun."""
         self._check_open()
         if self._changed_runs:
             changed, origin = self._changed_runs, self._origin
             await self._run(lambda connection: send_notifications(connection, origin, changed), "write")
         with translate_errors(self._shown_url):
-            await self._transaction.commit()
+            await self._transaction.commit(meanwhile=meanwhile)
         self.end()
 
     def end(self) -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 from sqlalchemy import Connection, Engine, exc
@@ -162,10 +163,14 @@ class SqliteTransaction:
             self._runs_since = time.perf_counter()
         return result
 
-    async def commit(self) -> None:
-        """Commit."""
+    async def commit(self, *, meanwhile: Callable[[], None] | None = None) -> None:
+        """Commit. `meanwhile` is called when the thread has begun, not before: to begin, the thread needs the
+        interpreter's lock, and would wait for it until the event loop has done all of that work.
+        """
         if self._connection is not None:
-            await self._factory.run_on_thread(self._connection.commit)
+            await self._factory.run_on_thread(partial(_commit, self._connection, meanwhile, asyncio.get_running_loop()))
+        elif meanwhile is not None:
+            meanwhile()
 
     async def close(self) -> None:
         """Roll back what was not committed, and return the connection."""
@@ -210,6 +215,12 @@ class SqliteTransaction:
         return await self._factory.run_on_thread(
             lambda: _while_locked(lambda: work(connection)), interrupt=driver.interrupt
         )
+
+
+def _commit(connection: Connection, meanwhile: Callable[[], None] | None, loop: asyncio.AbstractEventLoop) -> None:
+    if meanwhile is not None:
+        loop.call_soon_threadsafe(meanwhile)
+    connection.commit()
 
 
 def _begin(engine: Engine) -> Connection:

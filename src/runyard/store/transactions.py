@@ -16,8 +16,8 @@ class Transaction(Protocol):
     async def run(self, work: Work[T], work_kind: WorkKind) -> T:
         """Run it inside the transaction. `long`: a write that may take long."""
 
-    async def commit(self) -> None:
-        """Commit."""
+    async def commit(self, *, meanwhile: Callable[[], None] | None = None) -> None:
+        """Commit. `meanwhile` is called on the event loop once the commit has begun."""
 
     async def close(self) -> None:
         """Roll back what was not committed, and return the connection."""

@@ -1,5 +1,6 @@
 """A unit of work: one transaction with all repositories."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from sqlalchemy import select
@@ -36,9 +37,9 @@ class SqlUnitOfWork:
         self.firings: Firings = SqlFirings(session)
         self.replicas: Replicas = SqlReplicas(session)
 
-    async def commit(self) -> None:
+    async def commit(self, *, meanwhile: Callable[[], None] | None = None) -> None:
         """Commit. Once this returns, the writes survive a crash."""
-        await self.session.commit()
+        await self.session.commit(meanwhile=meanwhile)
 
     async def read_clock(self) -> datetime:
         """The database's clock, on which leases expire."""

@@ -50,6 +50,17 @@ async def test_nothing_is_kept_when_it_is_left_by_an_error(store: Store) -> None
         assert await work.audit.list_entries() == []
 
 
+@pytest.mark.parametrize("has_work", [True, False])
+async def test_work_is_begun_meanwhile_when_a_unit_of_work_is_committed(store: Store, has_work: bool) -> None:
+    done: list[str] = []
+    async with store.begin() as work:
+        if has_work:
+            await work.put_meta("x", "1")
+        await work.commit(meanwhile=lambda: done.append("meanwhile"))
+        done.append("committed")
+    assert done == ["meanwhile", "committed"]
+
+
 async def test_everything_is_kept_together_when_it_is_committed(store: Store) -> None:
     async with store.begin() as work:
         await work.runs.add(make_run("r1"), [make_transition(1)])

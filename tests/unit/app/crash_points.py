@@ -3,7 +3,7 @@
 To die before a thing is to die after the one before it: these are all the moments that differ.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -52,9 +52,9 @@ class MortalStore:
         async with self._store.begin(is_read_only=is_read_only, is_urgent=is_urgent) as unit:
             commit = unit.commit
 
-            async def commit_at_risk() -> None:
+            async def commit_at_risk(*, meanwhile: Callable[[], None] | None = None) -> None:
                 await self._fate.pass_point("commit")
-                await commit()
+                await commit(meanwhile=meanwhile)
                 await self._fate.pass_point("commit done")
 
             unit.commit = commit_at_risk  # type: ignore[method-assign]

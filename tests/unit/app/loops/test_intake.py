@@ -1,7 +1,7 @@
 """A run that this process makes due is taken by its own loop, without a claim; nobody else takes it meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 
@@ -59,12 +59,14 @@ class HeldCommits:
         self.failure: Exception | None = None
         commit = SqlUnitOfWork.commit
 
-        async def wait(unit: SqlUnitOfWork) -> None:
+        async def wait(unit: SqlUnitOfWork, *, meanwhile: Callable[[], None] | None = None) -> None:
             task = asyncio.current_task()
             if task is None or task.get_name() != "submit":
-                await commit(unit)
+                await commit(unit, meanwhile=meanwhile)
                 return
             self.reached.set()
+            if meanwhile is not None:
+                meanwhile()
             await self.released.wait()
             if self.failure is not None:
                 raise self.failure

@@ -54,11 +54,11 @@ class CountingStore:
         async with self._store.begin(is_read_only=is_read_only, is_urgent=is_urgent) as unit:
             commit = unit.commit
 
-            async def commit_counted() -> None:
+            async def commit_counted(**more: Any) -> None:
                 if self.failures:
                     raise self.failures.pop(0)
                 self.at_commit()
-                await commit()
+                await commit(**more)
                 self.commits += 1
 
             if self.is_locked:
