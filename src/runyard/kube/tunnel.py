@@ -130,15 +130,20 @@ class RawConnection(asyncio.Protocol):
         """Whether the connection is gone in both directions."""
         return self._lost.is_set() or self._transport.is_closing()
 
-    async def close(self, *, patience_seconds: float = CLOSE_SECONDS) -> None:
+    async def close(self, *, patience_seconds: float = CLOSE_SECONDS, peer_first_seconds: float = 0.0) -> None:
         """Send what is buffered, say that nothing follows, and wait until the peer closes too. Idempotent.
 
         What the peer still sends is read and thrown away: closed before, the connection would be reset by it, and the
-        last bytes to the peer lost. After `patience_seconds` the peer is cut off.
+        last bytes to the peer lost. A peer that knows the end from the bytes may close first, for
+        `peer_first_seconds`. After `patience_seconds` in all it is cut off.
         """
         try:
             async with asyncio.timeout(patience_seconds):
-                await self._end_sending()
+                await self._flush()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(peer_first_seconds):
+                        await self._ended.wait()
+                await self._say_end()
                 await self._ended.wait()
         except TimeoutError:
             pass
@@ -211,13 +216,15 @@ class RawConnection(asyncio.Protocol):
         if any(event & select.POLLRDHUP for event in events.values()):
             await self._ended.wait()
 
-    async def _end_sending(self) -> None:
+    async def _flush(self) -> None:
         self._is_discarding = True
         self._chunks.clear()
         self._resume_reading()
         if not self.is_lost:
             self._transport.set_write_buffer_limits(high=1, low=0)
             await self._writable.wait()
+
+    async def _say_end(self) -> None:
         if self.is_lost:
             return
         tls = self._transport.get_extra_info("ssl_object")

@@ -172,6 +172,22 @@ def test_all_output_and_the_exit_code_arrive_when_the_reader_is_slow(
         assert running.wait(60) == 5
 
 
+@pytest.mark.long
+def test_all_output_arrives_over_spdy_when_kubectl_pings_before_it_has_read_it(
+    port: ServedPort, local_cluster: Cluster
+) -> None:
+    """kubectl straight to an apiserver loses a part of it then, and exits with 0."""
+    size = 1_500_000
+    command = ["exec", "web", "--", "head", "-c", str(size), "/dev/zero"]
+    environment = environment_without_proxies() | SPDY
+    with subprocess.Popen(argv(local_cluster, *command), stdout=subprocess.PIPE, env=environment) as running:
+        time.sleep(13)  # Two pings.
+        assert running.stdout is not None
+        assert len(running.stdout.read()) == size
+        assert running.wait(60) == 0
+    eventually(lambda: port.port.streams.open == 0)
+
+
 def test_websockets_come_as_they_are_when_the_node_declares_that_it_takes_them(
     port: ServedPort, local_cluster: Cluster
 ) -> None:

@@ -25,6 +25,9 @@ from runyard.node.providers.provider import (
 
 SLOW_CLIENT_SECONDS = 300.0
 """How long a client may take for the last bytes of a stream, after the provider has ended it."""
+CLIENT_FIRST_SECONDS = 20.0
+"""How long a client that knows the end of an exec from its bytes may close first. An apiserver that hears of the end in
+another way closes the connection to kubectl, and kubectl's next ping resets it: what was not read is lost."""
 LAST_WORDS_SECONDS = 5.0
 _STATUS_OF_REASON = {"NotFound": 404, "Forbidden": 502, "MethodNotAllowed": 502}
 
@@ -157,6 +160,7 @@ async def _switch_protocols(
     # A lost connection cancels this handler; bytes that came before must still reach the provider.
     client = RawConnection.take_over(request.transport, request.protocol, reports_loss_late=True)
     try:
+        peer_first_seconds = 0.0 if what[0] == "portforward" else CLIENT_FIRST_SECONDS
         with suppress(Disconnected):
             try:
                 async with ended_with_link(streams.read_link) as activity:
@@ -164,8 +168,9 @@ async def _switch_protocols(
             except ProviderError as error:
                 # Its protocol belongs to both ends: no words can be put in between.
                 streams.on_lost(what[1], f"{what[0]} broke off: {error}")
+                peer_first_seconds = 0.0
             # Also what came before a failure is the client's.
-            await client.close(patience_seconds=SLOW_CLIENT_SECONDS)
+            await client.close(patience_seconds=SLOW_CLIENT_SECONDS, peer_first_seconds=peer_first_seconds)
     finally:
         client.release()
     return response

@@ -26,6 +26,7 @@ from aiohttp import web
 
 from runyard.kube.client import Client
 from runyard.kube.config import ClusterConfig
+from runyard.node.kubelet_api import streams as streams_module
 from runyard.node.kubelet_api.connections import Connections, open_listener
 from runyard.node.kubelet_api.streams import OpenStreams, relay_stream
 from runyard.node.providers.kubernetes.streams import KubernetesStreams
@@ -56,6 +57,8 @@ class Plan:
     read_after_seconds: float = 0.0
     pause_seconds: float = 0.0
     """Between two reads of the client."""
+    closes_first: bool = False
+    """The client knows how much there is, and closes as soon as it has it."""
     is_cut: bool = False
     """The provider is killed when it has sent everything."""
     from_client: Received = field(default_factory=Received)
@@ -130,7 +133,11 @@ class Relayed:
         talking = threading.Thread(target=self._talk, args=(end, plan, has_all))
         talking.start()
         time.sleep(plan.read_after_seconds)
-        read_all(end, received, pause_seconds=plan.pause_seconds)
+        if plan.closes_first:
+            while received.size_bytes < len(plan.payload):
+                received.take(end.read())
+        else:
+            read_all(end, received, pause_seconds=plan.pause_seconds)
         has_all.set()
         talking.join()
         end.close()
@@ -147,7 +154,8 @@ class Relayed:
 
 
 @pytest.fixture
-async def relayed(tmp_path: Path) -> AsyncIterator[Relayed]:
+async def relayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Relayed]:
+    monkeypatch.setattr(streams_module, "CLIENT_FIRST_SECONDS", 0.0)
     authority = Authority(tmp_path)
     serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     serving.load_cert_chain(*authority.issue("server", common_name="server", hosts=[HOST]))
@@ -237,3 +245,11 @@ async def test_what_came_before_arrives_when_the_provider_is_killed(relayed: Rel
     got = await relayed.run(0, plan)
     assert got.digest.digest() == hashlib.sha256(payload).digest()
     assert [why.partition(":")[0] for why in relayed.lost] == ["exec broke off"]
+
+
+async def test_client_hears_of_no_end_when_it_closes_first(relayed: Relayed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams_module, "CLIENT_FIRST_SECONDS", 3600.0)
+    plan = Plan(random.Random(10).randbytes(300_000), closes_first=True, ping_seconds=0.02, read_after_seconds=0.5)
+    got = await relayed.run(0, plan)
+    assert (got.size_bytes, got.end) == (len(plan.payload), "")
+    await wait_for(lambda: relayed.streams.open == 0)
