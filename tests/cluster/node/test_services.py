@@ -280,7 +280,13 @@ async def test_http_routes_follow_services_when_the_provider_has_the_gateway_api
     """The definitions are those of the Gateway API's own release; no controller serves the routes."""
     for path in await asyncio.to_thread(ensure_gateway_definitions):
         control_plane.kubectl("apply", "--server-side", "-f", str(path))
-    control_plane.kubectl("wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")
+    established = '{.status.conditions[?(@.type=="Established")].status}'
+
+    async def is_served() -> bool:  # `kubectl wait` fails on a definition that has no conditions yet
+        definition = "crd/httproutes.gateway.networking.k8s.io"
+        return control_plane.kubectl("get", definition, "-o", f"jsonpath={established}") == "True"
+
+    await wait_until(is_served, seconds=60)
     control_plane.kubectl("create", "namespace", "routes")
     flags = {"routes": "httproute", "ingress_class": None, "gateway": "infra/public"}
     async with Client.connect(load_kubeconfig(control_plane.kubeconfig)) as client:
