@@ -42,6 +42,11 @@ def test_python_prints_what_the_guide_says_when_it_is_run(server: str, tmp_path:
     assert first.replace('{"mem": "128Mi"}', '{"cpu": "500m", "mem": "128Mi"}') in readme
 
 
+def list_checks(printed: str) -> list[str]:
+    """What the lines of `runyard doctor` are about."""
+    return re.findall(r"^(?:ok|warning|ERROR) +(\S+):", printed, re.MULTILINE)
+
+
 def test_command_line_answers_as_shown_when_the_guide_is_followed(call: Call, server: str, tmp_path: Path) -> None:
     page = PAGE.read_text()
     (file,) = [text for language, text in BLOCK.findall(page) if language == "yaml"]
@@ -55,6 +60,9 @@ def test_command_line_answers_as_shown_when_the_guide_is_followed(call: Call, se
         words = " ".join(line.split())
         assert words == "…" or any(each.startswith(words) for each in answered), line
     assert call("ps", "--all").code == 0
+    checks = re.search(r"^\$ runyard doctor\n(.*?)\n\d+ errors", page, re.MULTILINE | re.DOTALL)
+    assert checks is not None
+    assert list_checks(call("doctor").out) == list_checks(checks[1])
     assert call("logs", "-f").out.endswith("hello Ada\n")
     things = [line.removeprefix("$ runyard ").split() for line in page.splitlines() if line.startswith(NEXT)]
     assert len(things) == 5
