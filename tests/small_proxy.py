@@ -78,6 +78,8 @@ class SmallProxy:
         handler.end_headers()
         with suppress(OSError):
             handler.wfile.write(PAGE)
+            if handler.command == "CONNECT":
+                handler.connection.recv(65536)  # what it took for an answer of the server, so that no reset follows
         handler.close_connection = True
 
 

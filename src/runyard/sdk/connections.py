@@ -27,7 +27,11 @@ _PROXY_ADVICE = "see HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
 _REFUSED = "connection refused"
 _NOT_ENCRYPTED = "the server does not speak TLS there"
 _ADVICE = {_REFUSED: "; is the server running?", _NOT_ENCRYPTED: "; is its address http://…?"}
-_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE", "HTTP_REQUEST")
+_NO_TLS = (
+    *("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE", "HTTP_REQUEST"),
+    "UNEXPECTED_EOF_WHILE_READING",
+)
+"""OpenSSL's reasons why a handshake failed with something that does not answer one."""
 _OUT_OF_TIME = (9, 10)
 """OpenSSL's codes of certificates that are not valid yet or no more."""
 _OF_ANOTHER = (62, 64)
@@ -60,6 +64,9 @@ def make_connection_error(error: httpx2.TransportError, endpoint: str) -> Server
         through = "" if proxy is None else f" through the proxy {proxy}"
         return ServerUnreachable(f"{endpoint}: the server did not answer in time{through}")
     words = _describe_failure(error, urlsplit(proxy or endpoint).hostname or "")
+    if proxy is not None and words == _NOT_ENCRYPTED:
+        message = f"what answers through the proxy {proxy} does not speak TLS"
+        return ServerUnreachable(f"{endpoint}: {message}; {_PROXY_ADVICE}")
     if proxy is not None and not was_sent(error):
         return ServerUnreachable(f"{endpoint}: the proxy {proxy} cannot be reached: {words}; {_PROXY_ADVICE}")
     return ServerUnreachable(f"{endpoint}: {words}{_ADVICE.get(words, '')}")

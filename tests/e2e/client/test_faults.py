@@ -127,7 +127,7 @@ def test_scheme_is_named_when_the_server_does_not_speak_tls(call: Call, tmp_path
     ("conduct", "words"),
     [
         ("refuse", {"http": "HTTP 403, and the response is not from a Runyard server", "https": "403 Forbidden"}),
-        ("page", {"http": "the response is not JSON: <html>", "https": "cannot be reached|not speak TLS|refused"}),
+        ("page", {"http": "the response is not JSON: <html>", "https": "does not speak TLS"}),
     ],
 )
 def test_proxy_is_named_when_it_answers_by_itself(
@@ -138,7 +138,7 @@ def test_proxy_is_named_when_it_answers_by_itself(
         monkeypatch.setenv(f"{scheme.upper()}_PROXY", f"http://ada:geheim@{parts.netloc}")
         fault = meet(call, f"{scheme}://{ELSEWHERE}:8443")
     assert type(fault.error) is (ry.UnexpectedResponse if scheme == "http" else ry.ServerUnreachable)
-    assert any(word in fault.line for word in words[scheme].split("|")), fault.line
+    assert words[scheme] in fault.line
     assert f"the proxy {address}" in fault.line
     assert fault.line.endswith("see HTTPS_PROXY, HTTP_PROXY and NO_PROXY")
     assert "geheim" not in fault.line
