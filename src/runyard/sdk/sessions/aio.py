@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from runyard.sdk.aio.transport import AsyncTransport
-from runyard.sdk.calls import Call
-from runyard.sdk.errors import ArgumentError, RunyardError, SessionFailed, WaitTimeout
+from runyard.sdk.calls import Call, get
+from runyard.sdk.errors import ArgumentError, NotSupported, RunyardError, SessionFailed, WaitTimeout
 from runyard.sdk.sessions.channels import (
     END_OF_INPUT,
     ERROR,
@@ -22,6 +22,7 @@ from runyard.sdk.sessions.channels import (
     read_status,
 )
 from runyard.sdk.sessions.web_socket import AsyncWebSocket, open_web_socket
+from runyard.spec.problem_codes import Code
 
 MOST_OUTPUT_BYTES = 64 << 20
 """The most that `exec` keeps of what a command prints."""
@@ -148,7 +149,14 @@ class _Forwarding:
 async def forward_port(
     transport: AsyncTransport, call: Call, *, host: str, port: int, on_problem: OnProblem | None
 ) -> AsyncIterator[PortForward]:
-    """Listen, and connect what comes to a port of a run, until the block ends. Raises `ArgumentError`."""
+    """Listen, and connect what comes to a port of a run, until the block ends.
+
+    Raises `ArgumentError` and `NotSupported`.
+    """
+    engine = await transport.fetch(get("engine"))
+    if "portforward" not in engine["capabilities"]:
+        message = f"the engine {engine['engine'] or 'none'} of this server cannot forward ports"
+        raise NotSupported(message, status=501, code=Code.ENGINE_CANNOT)
     forwarding = _Forwarding(transport, call, on_problem)
     server = await forwarding.listen(host, port)
     try:

@@ -3,12 +3,14 @@
 import asyncio
 from asyncio import to_thread
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError
 from contextlib import AbstractAsyncContextManager, contextmanager
 from threading import Thread
 from typing import Any, Generic, TypeVar
 
 from runyard.sdk.aio.transport import AsyncTransport
 from runyard.sdk.calls import Call
+from runyard.sdk.errors import SessionFailed
 from runyard.sdk.sessions import aio
 from runyard.sdk.sessions.channels import ExecResult, OnProblem, Output, PortForward
 from runyard.sdk.sync.transport import Transport
@@ -71,7 +73,10 @@ def open_session(transport: Transport, call: Call) -> Iterator[Session]:
 def forward_port(
     transport: Transport, call: Call, *, host: str, port: int, on_problem: OnProblem | None
 ) -> Iterator[PortForward]:
-    """Listen, and connect what comes to a port of a run, until the block ends. Raises `ArgumentError`."""
+    """Listen, and connect what comes to a port of a run, until the block ends.
+
+    Raises `ArgumentError` and `NotSupported`.
+    """
     with _LoopThread(transport) as thread:
         opening = aio.forward_port(thread.transport, call, host=host, port=port, on_problem=on_problem)
         with thread.hold(opening) as forward:
@@ -112,8 +117,14 @@ class _LoopThread:
         self._loop.close()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop, and wait for it."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        """Run a coroutine in the loop, and wait for it. Raises `SessionFailed` if the block has ended meanwhile."""
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        except (CancelledError, RuntimeError) as error:
+            coroutine.close()
+            if isinstance(error, RuntimeError) and not self._loop.is_closed():
+                raise
+            raise SessionFailed("the session has ended") from None
 
     @contextmanager
     def hold(self, opening: AbstractAsyncContextManager[T]) -> Iterator[T]:
