@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 SECONDS = 60.0
 
@@ -34,6 +35,46 @@ class Terminal:
             assert ready, f"nothing like {pattern} was shown: {shown!r}"
             shown += os.read(self._leader, 65536).decode(errors="replace")
         return shown
+
+    def press_until(self, keys: str, pattern: str) -> str:
+        """Press keys, every second again, until the pattern is shown; returns everything that was.
+
+        For a program that shows nothing when it is ready for them.
+        """
+        shown, deadline = "", time.monotonic() + SECONDS
+        while not re.search(pattern, shown):
+            assert time.monotonic() < deadline, f"nothing like {pattern} was shown: {shown!r}"
+            self.type(keys)
+            while not re.search(pattern, shown) and select.select([self._leader], [], [], 1.0)[0]:
+                shown += os.read(self._leader, 65536).decode(errors="replace")
+        return shown
+
+    def read_to_end(self) -> str:
+        """Everything that is shown until the program has ended."""
+        shown, deadline = "", time.monotonic() + SECONDS
+        while True:
+            has_ended = self._process.poll() is not None
+            ready, _, _ = select.select([self._leader], [], [], 0.1)
+            try:
+                content = os.read(self._leader, 65536) if ready else b""
+            except OSError:  # Linux says so when the last program has closed it
+                return shown
+            if has_ended and not content:
+                return shown
+            shown += content.decode(errors="replace")
+            assert time.monotonic() < deadline, f"the program did not end: {shown!r}"
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the window another size, which the program is told by a signal."""
+        fcntl.ioctl(self._leader, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read_settings(self) -> list[Any]:
+        """What `stty -a` shows."""
+        return termios.tcgetattr(self._leader)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the program."""
+        self._process.send_signal(number)
 
     def wait(self) -> int:
         """How the program ended."""

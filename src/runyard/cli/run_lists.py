@@ -1,6 +1,7 @@
 """Implements `runyard ps`, `logs` and `stop`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,27 +15,49 @@ from runyard.cli.output import clean, print_note
 from runyard.cli.questions import confirm
 from runyard.cli.state_notes import note_states
 from runyard.cli.tables import print_listing
+from runyard.sdk.sync.project import Project
 from runyard.sdk.sync.run import Run
 
 Flags = Mapping[str, Any]
 OPTIONAL = ("message", "profile", "user", "reason", "action")
+"""Columns that a narrow terminal does not show."""
 
 
-def print_runs(
-    flags: Flags, *, is_all: bool, state: str | None, function: str | None, limit: int, listing: Listing
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which runs are listed."""
+
+    is_all: bool
+    state: str | None
+    function: str | None
+    limit: int
+
+    def find(self, project: Project) -> list[Run]:
+        """The newest runs, those that have ended too."""
+        return project.list_runs(state=self.state, function=self.function, limit=self.limit)
+
+    def shows(self, run: Run) -> bool:
+        """Whether a run is to be shown."""
+        return self.is_all or self.state is not None or not run.has_ended
+
+
+def print_runs(flags: Flags, wanted: Wanted, *, listing: Listing) -> None:
     """List runs, newest first."""
     with open_session(flags) as session:
-        project = session.get_project()
-        found = project.list_runs(state=state, function=function, limit=limit)
-    shown = [run for run in found if is_all or state is not None or not run.has_ended]
+        found = wanted.find(session.get_project())
+    shown = [run for run in found if wanted.shows(run)]
     if not shown and listing.output in (TABLE, WIDE):
-        ended = "" if is_all or not found else f"; `runyard ps --all` shows {len(found)} that have ended"
+        ended = "" if wanted.is_all or not found else f"; `runyard ps --all` shows {len(found)} that have ended"
         print_note(f"project {session.project_name} has no runs{' that have not ended' if found else ''}{ended}")
         return
-    now = datetime.now(UTC)
     data = [run.to_dict() for run in shown]
-    print_listing(listing, [_to_row(run, now=now) for run in shown], data=data, named="run", optional=OPTIONAL)
+    print_listing(listing, make_rows(shown), data=data, named="run", optional=OPTIONAL)
+
+
+def make_rows(runs: Sequence[Run]) -> list[Mapping[str, str]]:
+    """The rows of a list of runs."""
+    now = datetime.now(UTC)
+    return [_to_row(run, now=now) for run in runs]
 
 
 def print_logs(flags: Flags, given: str | None, *, follow: bool, **wanted: Any) -> None:

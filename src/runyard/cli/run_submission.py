@@ -9,7 +9,7 @@ import click
 
 from runyard.cli.client_session import Session, open_session
 from runyard.cli.findings import Failed, print_warnings
-from runyard.cli.log_output import follow_to_the_end
+from runyard.cli.log_output import INTERRUPTED, follow_to_the_end, keep_running
 from runyard.cli.output import clean, print_note
 from runyard.cli.plan_output import print_plan
 from runyard.cli.questions import confirm
@@ -47,8 +47,9 @@ def run(flags: Flags, options: SubmitOptions, *, yes: bool, detach: bool, dry_ru
             click.echo(submitted.id)
             print_note(f"follow it with `runyard logs -f {submitted.id}`")
             return
-        print_note(f"run {submitted.id} of project {session.project_name}")
-        follow_to_the_end(submitted)
+        with keep_running(submitted):
+            print_note(f"run {submitted.id} of project {session.project_name}")
+            follow_to_the_end(submitted)
 
 
 def draft_run(session: Session, definition: RunDefinition) -> RunDraft:
@@ -88,10 +89,16 @@ def _submit(draft: RunDraft, definition: RunDefinition, *, strict: bool) -> Run:
         raise click.ClickException(
             f"there is another run {run_id} in this project, of another request; choose an id with --id"
         ) from None
-    except (ServerUnreachable, KeyboardInterrupt) as error:
-        words = "interrupted" if isinstance(error, KeyboardInterrupt) else clean(str(error))
-        message = f"{words}; the run may have been submitted: `runyard describe {run_id}` says so"
-        raise click.ClickException(message) from None
+    except ServerUnreachable as error:
+        raise click.ClickException(f"{clean(str(error))}; {_say_uncertain(run_id)}") from None
+    except KeyboardInterrupt:
+        click.echo(err=True)
+        print_note(f"interrupted; {_say_uncertain(run_id)}")
+        raise click.exceptions.Exit(INTERRUPTED) from None
+
+
+def _say_uncertain(run_id: str) -> str:
+    return f"the run may have been submitted: `runyard describe {run_id}` says so"
 
 
 def _print_plan(

@@ -65,20 +65,53 @@ def print_table(
     On a narrow terminal cells are wrapped between words. If that is not enough, long words are cut and marked with an
     ellipsis, and `optional` columns are left out, in their order; a last line says so.
     """
-    cells = [[name.replace("-", " ").upper() for name in head], *([str(cell) for cell in row] for row in rows)]
     stream = sys.stdout if is_answer else sys.stderr
     width = shutil.get_terminal_size().columns if stream.isatty() else None
+    colour = has_colour(stream)
+    for line in format_table(head, rows, optional=optional, width=width, colour=colour):
+        click.echo(line, file=stream, color=colour)
+
+
+def format_table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    optional: Collection[str] = (),
+    width: int | None,
+    colour: bool = False,
+) -> list[str]:
+    """The lines of a table, as `print_table` prints them; without a width every row is one line."""
+    cells = [_make_head(head), *([str(cell) for cell in row] for row in rows)]
     layout = Layout(columns=tuple(range(len(head)))) if width is None else _choose_layout(head, cells, optional, width)
     shown = _apply(layout, cells)
     widths = _choose_widths(shown, most=width)
-    colour = has_colour(stream)
+    lines = []
     for index, row in enumerate(shown):
-        for line in _iter_lines(row, widths):
-            text = click.style(line, bold=True) if colour and index == 0 else line
-            click.echo(text, file=stream, color=colour)
+        is_bold = colour and index == 0
+        lines += [click.style(line, bold=True) if is_bold else line for line in _iter_lines(row, widths)]
     left_out = [name for index, name in enumerate(head) if index not in layout.columns and not _is_empty(cells, index)]
     if width is not None and (left_out or _has_cut(cells, shown, layout)):
-        _print_omission(left_out, width, is_answer=is_answer)
+        lines += _iter_omission(left_out, width)
+    return lines
+
+
+class GrowingTable:
+    """Rows that are printed as they come, each in one line, in columns that grow and never shrink."""
+
+    def __init__(self, head: Sequence[str]) -> None:
+        self._widths = [0] * len(head)
+        self._waiting = [_make_head(head)]
+
+    def format_rows(self, rows: Sequence[Sequence[str]]) -> list[str]:
+        """The lines of some rows, before the first ones the header."""
+        cells, self._waiting = ([*self._waiting, *rows], []) if rows else ([], self._waiting)
+        for row in cells:
+            self._widths = [max(width, measure(cell)) for width, cell in zip(self._widths, row, strict=True)]
+        return [line for row in cells for line in _iter_lines(row, self._widths)]
+
+
+def _make_head(names: Sequence[str]) -> list[str]:
+    return [name.replace("-", " ").upper() for name in names]
 
 
 def _choose_layout(head: Sequence[str], cells: Rows, optional: Collection[str], width: int) -> Layout:
@@ -181,7 +214,6 @@ def measure(text: str) -> int:
     return sum(0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
-def _print_omission(left_out: Sequence[str], width: int, *, is_answer: bool) -> None:
+def _iter_omission(left_out: Sequence[str], width: int) -> Iterator[str]:
     what = f"without {' and '.join(f'`{name}`' for name in left_out)}" if left_out else "shortened"
-    for line in _wrap(f"({what} to fit {width} columns; complete when piped)", width):
-        click.echo(line, err=not is_answer)
+    yield from _wrap(f"({what} to fit {width} columns; complete when piped)", width)

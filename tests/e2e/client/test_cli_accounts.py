@@ -10,8 +10,8 @@ import runyard as ry
 from runyard.cli.commands.token import SCOPES
 from runyard.domain import access
 from tests.core_process import call_runyard, run_core
+from tests.e2e.client.client_terminal import start
 from tests.e2e.client.conftest import set_environment
-from tests.e2e.client.test_terminal import start
 from tests.unit.cli.conftest import Call
 
 ADA, BOB = "correct horse", "battery staple"
@@ -72,10 +72,11 @@ def test_password_is_not_shown_when_it_is_typed(home: Path, accounts: str, monke
     monkeypatch.setenv("RUNYARD_ENDPOINT", accounts)
     monkeypatch.setenv("RUNYARD_PROJECT", "demo")
     with start("token", "create", "typed", "--context", "admin", folder=home) as terminal:
-        terminal.wait_for("Password of ada: ")
-        terminal.type(f"{ADA}\n")
-        assert terminal.wait() == 0, terminal.shown
-    assert ("ryp_" in terminal.shown, ADA in terminal.shown) == (True, False)
+        terminal.read_until("Password of ada: ")
+        terminal.type(f"{ADA}\r")
+        shown = terminal.read_to_end()
+        assert terminal.wait() == 0, shown
+    assert ("ryp_" in shown, ADA in shown) == (True, False)
 
 
 def test_password_of_the_environment_is_used_when_it_is_set(

@@ -40,12 +40,14 @@ ELSEWHERE = {
 }
 """Commands whose examples need a cluster, and the file with the tests that run the command, or what it serves."""
 CLIENT_TESTS = "tests/e2e/client/test_cli_runs.py"
+TERMINAL_TESTS = "tests/e2e/client/test_terminal.py"
 THINGS_TESTS = "tests/e2e/client/test_cli_things.py"
 TOKEN_TESTS = "tests/e2e/client/test_cli_accounts.py"
 LINES_ELSEWHERE = {
     "runyard login https://runyard.example.org --user ada": CLIENT_TESTS,
     "runyard login https://runyard.example.org --token --name lab": CLIENT_TESTS,
     "runyard run --image busybox:1.36 --yes -- echo hello": CLIENT_TESTS,
+    "runyard ps -w": TERMINAL_TESTS,
     "runyard wait predict-77 --until running --timeout 5m": THINGS_TESTS,
     "runyard resume predict-77": THINGS_TESTS,
     "runyard secret set HF_TOKEN": THINGS_TESTS,

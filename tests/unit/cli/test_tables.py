@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runyard.cli.tables import measure, print_table
+from runyard.cli.tables import GrowingTable, measure, print_table
 
 ROWS = [("a", "x" * 500), ("[bold]b[/bold]", ":smile: 7200")]
 
@@ -129,3 +129,11 @@ def test_table_is_printed_when_an_optional_column_is_not_among_its_own(
     narrow(40)
     print_table(("run", "state"), [("r1", "RUNNING")], optional=("message", "state"))
     assert capsys.readouterr().out.splitlines() == ["RUN  STATE", "r1   RUNNING"]
+
+
+def test_rows_stand_in_columns_that_grow_when_they_come_one_after_the_other() -> None:
+    table = GrowingTable(("run", "state"))
+    assert table.format_rows([]) == []
+    assert table.format_rows([("r1", "PENDING")]) == ["RUN  STATE", "r1   PENDING"]
+    assert table.format_rows([("r1000", "RUNNING"), ("r2", "ERROR")]) == ["r1000  RUNNING", "r2     ERROR"]
+    assert table.format_rows([("r3", "ERROR")]) == ["r3     ERROR"]

@@ -14,13 +14,14 @@ PS_EXAMPLES = """\b
 Examples:
   runyard ps
   runyard ps --all --state ERROR
+  runyard ps -w
   runyard ps --all --columns run,state,message
   runyard ps -o name | xargs -r -n 1 runyard stop --yes
   runyard ps -o json | jq -r '.[].status.reason'
 
 \b
 Exit codes:
-  0 printed    1 refused, or no answer    2 usage error
+  0 printed    1 refused, or no answer    2 usage error    130 with -w: ended by Ctrl-C
 """
 LOGS_EXAMPLES = """\b
 Examples:
@@ -51,13 +52,15 @@ _RUN_OR_MORE = click.argument("runs", metavar="RUN...", nargs=-1, required=True,
 @click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only runs in this state.")
 @click.option("--function", metavar="NAME", shell_complete=complete("function"), help="Only runs of this function.")
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=25, show_default=True, help="Most runs to show.")
+@click.option("-w", "--watch", is_flag=True, help="Go on until Ctrl-C: redraw on a terminal, else print what changes.")
 @add_listing("run", "function", "action", "state", "reason", "age", more=("user", "profile", "message"))
 @add_project_options
-def ps(is_all: bool, state: str | None, function: str | None, limit: int, listing: Any, **flags: Any) -> None:  # noqa: FBT001
+def ps(watch: bool, listing: Any, **given: Any) -> None:  # noqa: FBT001
     """List runs, newest first: by default those that have not ended."""
-    load("runyard.cli.run_lists:print_runs")(
-        flags, is_all=is_all, state=state, function=function, limit=limit, listing=listing
-    )
+    flags = {name: given.pop(name) for name in ("project", "context", "endpoint")}
+    wanted = load("runyard.cli.run_lists:Wanted")(**given)
+    show = load("runyard.cli.watched_runs:watch_runs" if watch else "runyard.cli.run_lists:print_runs")
+    show(flags, wanted, listing=listing)
 
 
 @click.command(epilog=LOGS_EXAMPLES)
