@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import os
 import pty
+import shutil
 import struct
 import termios
 from collections.abc import Sequence
@@ -15,7 +16,10 @@ from tests.engines.interactive import Container
 
 async def execute(container: Container) -> None:
     """Execute the command of the session, as a container's runtime does."""
-    if container.session.is_tty:
+    program = container.session.command[0]
+    if shutil.which(program) is None:
+        await container.fail_with_status(f"{program}: No such file or directory")
+    elif container.session.is_tty:
         await _execute_at_terminal(container)
     else:
         await _execute_with_pipes(container)

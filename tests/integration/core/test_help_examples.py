@@ -32,6 +32,10 @@ from tests.integration.core.example_world import (
 from tests.integration.local.local_core import PROJECT
 
 ELSEWHERE = {
+    "runyard attach": "tests/cluster/server/test_live_commands.py",
+    "runyard exec": "tests/cluster/server/test_live_commands.py",
+    "runyard port-forward": "tests/cluster/server/test_live_commands.py",
+    "runyard top": "tests/cluster/server/test_live_commands.py",
     "runyard node": "tests/cluster/node/agent_bed.py",
     "runyard node doctor": "tests/cluster/node/test_first_pod.py",
     "runyard node drain": "tests/cluster/node/test_faults.py",

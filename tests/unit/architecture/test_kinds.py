@@ -27,6 +27,8 @@ from tests.unit.app.demo import ADA, open_demo
 SOURCE = Path(runyard.__file__).parent
 OWNERS = "spec/kinds/"
 OTHER_MEANINGS = {
+    ("cli/commands/live.py", "container"): "Kubernetes' container",
+    ("cli/usage_report.py", "container"): "Kubernetes' container",
     ("api/openapi_models.py", "container"): "examples for readers of the API, and the container of a log",
     ("api/openapi_models.py", "container+job:run"): "an example for readers of the API",
     **{
