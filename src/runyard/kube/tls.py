@@ -5,8 +5,24 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from runyard.kube.errors import ConfigError
+
+_RECORD_BYTES = 16 * 1024
+"""What a TLS record holds at most. One read returns what is left of one record, however much is asked for."""
+
+
+class _RecordReads(ssl.SSLObject):
+    """Reads one record at a time into a buffer of its size.
+
+    Event loops ask for 256 KiB, so every read would allocate as much and give nearly all of it back, and most reads
+    return a line of a log. A server lets malloc map blocks of that size, which took most of the CPU time of its logs.
+    """
+
+    def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002 - the name of the base class
+        """As `ssl.SSLObject.read`."""
+        return super().read(min(len, _RECORD_BYTES), buffer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +43,7 @@ def build_ssl_context(*, ca: bytes | None, certificate: ClientCertificate | None
         context = ssl.create_default_context(cadata=ca.decode("ascii", errors="ignore") if ca else None)
     except ssl.SSLError as error:
         raise ConfigError(f"the certificate authority is not PEM: {error}") from error
+    context.sslobject_class = _RecordReads
     # On by default from Python 3.13; the authorities that many clusters were made with do not pass.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     # aiohttp speaks HTTP/1.1 only; without ALPN some proxies in front of an apiserver assume h2.
