@@ -10,22 +10,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import uvloop
 
 from runyard.app.engine import LogChunk, LogSource
 from runyard.engines.kubernetes.run_logs import RunLogs
 from runyard.engines.kubernetes.run_objects import AnchorView, GonePod, RunObjects
 from runyard.engines.kubernetes.views import PodView
-from runyard.kube import Client, load_kubeconfig
+from runyard.kube import Client, Reflector, load_kubeconfig
 from runyard.kube.resources import PODS
 
 
 class OnePod:
-    """`engines.kubernetes.pod_cache.PodCache` of one pod."""
+    """`engines.kubernetes.pod_cache.PodCache` of one pod, as a watch shows it."""
 
-    def __init__(self, pod: PodView) -> None:
-        self.pod = pod
+    def __init__(self, reflector: Reflector[PodView], key: tuple[str, str]) -> None:
+        self._reflector = reflector
+        self._key = key
 
     pod_lists = 1
 
@@ -37,25 +37,29 @@ class OnePod:
 
     def list_pods(self, run_uid: str) -> Sequence[PodView]:  # noqa: ARG002 - of the protocol
         """The pod."""
-        return [self.pod]
+        pod = self._reflector.store.find(self._key)
+        return [] if pod is None else [pod]
 
     def list_gone_pods(self, run_uid: str) -> Sequence[GonePod]:  # noqa: ARG002 - of the protocol
         """None."""
         return []
 
-    def find_pod(self, namespace: str, name: str) -> PodView | None:  # noqa: ARG002 - of the protocol
+    def find_pod(self, namespace: str, name: str) -> PodView | None:
         """The pod."""
-        return self.pod
+        return self._reflector.store.find((namespace, name))
 
 
 async def main(kubeconfig: Path, namespace: str, name: str) -> None:
     """Follow to the end."""
-    async with Client.connect(load_kubeconfig(kubeconfig)) as client:
-        pod = msgspec.convert(await client.get(PODS, name, namespace=namespace), PodView)
+    async with (
+        Client.connect(load_kubeconfig(kubeconfig)) as client,
+        Reflector(client, PODS, view=PodView, namespace=namespace, field_selector=f"metadata.name={name}") as reflector,
+    ):
+        await reflector.wait_synced()
         began = _measure()
         size = gaps = 0
         source = LogSource(run_uid="bench", pod=name, container="main")
-        async for item in RunLogs(client, OnePod(pod)).follow_log(source):
+        async for item in RunLogs(client, OnePod(reflector, (namespace, name))).follow_log(source):
             if isinstance(item, LogChunk):
                 size += len(item.content)
             else:

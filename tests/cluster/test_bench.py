@@ -2,6 +2,7 @@
 
 import pytest
 
+from bench import log_following
 from bench.cluster.section import Sizes, measure
 
 SMALLEST = Sizes(queue=8, submits=4, restarted=8, restart_changed=2, followers=2, follow_seconds=2.0)
@@ -41,3 +42,16 @@ def test_followed_lines_are_timed_when_the_bench_is_run() -> None:
     assert [row[0] for row in table.rows] == ["quiet", "beside a flood"]
     assert all(float(cell) > 0 for row in table.rows for cell in row[1:])
     assert [goal.text for goal in section.goals] == ["≤ 1", "≤ 1"]
+
+
+@pytest.mark.kubernetes
+@pytest.mark.timeout(600)
+def test_logs_are_followed_to_their_end_when_the_bench_is_run() -> None:
+    section = log_following.measure(lines=1000, rounds=1)
+    (table,) = section.tables
+    assert [(row[0], row[3]) for row in table.rows] == [
+        (log_following.KUBECTL, 100_000),
+        (log_following.ENGINE, 100_000),
+        (log_following.SERVER, 100_000),
+    ]
+    assert [goal.text for goal in section.goals] == ["≤ 2", "≤ 2"]
