@@ -87,7 +87,7 @@ def _draw(watched: _WatchedRuns, size: os.terminal_size, *, listing: Listing) ->
     """The lines that fit: a title, the table, and what is left out."""
     title = f"project {watched.session.project_name}, {datetime.now().astimezone():%H:%M:%S}; Ctrl-C ends it"
     if watched.away is not None:
-        title = f"the server is away ({watched.away}); trying again"
+        title = f"the server is away, trying again: {watched.away}"  # a narrow terminal cuts the reason
     rows = _make_cells(watched.runs, listing)
     if rows:
         optional = () if listing.is_chosen else OPTIONAL

@@ -1,7 +1,11 @@
-"""A log that is followed while its server is killed and started again: no line is lost or doubled."""
+"""A server that is killed and started again meanwhile: no line of a log is lost or doubled, a watched table goes on."""
 
 import asyncio
+import os
+import re
+import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +16,8 @@ import pytest
 
 import runyard as ry
 from examples.demo.stage import end_runs
-from tests.core_process import run_core
+from tests.core_process import COMMAND, make_environment, run_core
+from tests.e2e.client.client_terminal import CTRL_C, assert_screen_is_given_back, start
 from tests.e2e.client.conftest import PROGRAM, SECONDS, set_environment
 
 LINES = 300
@@ -86,3 +91,73 @@ def wait_for_lines(lines: dict[str, list[str]], wanted: str) -> None:
     while not all(wanted in found for found in lines.values()):
         assert time.monotonic() < deadline, {name: found[-3:] for name, found in lines.items()}
         time.sleep(0.02)
+
+
+@pytest.fixture
+def options(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """Those of a server that is always at the same port, which the environment names."""
+    port = str(find_free_port())
+    monkeypatch.setenv("RUNYARD_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("RUNYARD_PROJECT", "demo")
+    return "--port", port
+
+
+def add_run(run_id: str) -> None:
+    """A run that no engine executes."""
+    with ry.Client() as client:
+        function = client.get_or_create_project("demo").new_function("box", kind="container", image="busybox:1.36")
+        body = {"kind": "container+job", "spec": {"function": f"container://demo/box:{function.id}"}}
+        task = client.request("POST", "/api/v1/-/demo/tasks", body=body)["id"]
+        spec = {"task": f"container+job://demo/{task}", "local_execution": True}
+        client.request("POST", "/api/v1/-/demo/runs", body={"id": run_id, "kind": "container+job:run", "spec": spec})
+
+
+def test_table_stays_and_goes_on_when_the_server_is_killed_while_runs_are_watched(
+    folder: Path, options: tuple[str, ...]
+) -> None:
+    with run_core(*options, folder=folder / "core") as core:
+        add_run("r1")
+        with start("ps", "-w", folder=folder) as terminal:
+            shown = terminal.read_until(r"project demo, (?s:.*)\br1\b")
+            core.kill()
+            shown += terminal.read_until(r"the server is away(?s:.*)\x1b\[J")
+            picture = shown.rpartition("\x1b[H")[2]
+            assert picture.startswith("the server is away, trying again: ")
+            assert re.search(r"\br1\b", picture), "the table stays"
+            with run_core(*options, folder=folder / "core"):
+                add_run("r2")
+                shown += terminal.read_until(r"project demo, (?s:.*)\br2\b(?s:.*)\x1b\[J")
+                assert re.search(r"\br1\b", shown.rpartition("\x1b[H")[2])
+                terminal.type(CTRL_C)
+                shown += terminal.read_to_end()
+                assert terminal.wait() == 130
+    assert_screen_is_given_back(shown)
+    assert "Traceback" not in shown
+
+
+def test_one_note_is_printed_when_the_server_is_killed_while_runs_are_watched_in_a_pipe(
+    folder: Path, options: tuple[str, ...]
+) -> None:
+    named = {name: os.environ[name] for name in ("RUNYARD_ENDPOINT", "RUNYARD_PROJECT", "HOME")}
+    with run_core(*options, folder=folder / "core") as core:
+        add_run("r1")
+        process = subprocess.Popen(
+            [*COMMAND, "ps", "-w"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=make_environment(named)
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert process.stdout.readline().startswith(b"RUN ")
+            assert process.stdout.readline().startswith(b"r1 ")
+            core.kill()
+            note = process.stderr.readline()
+            assert note.startswith(f"note: the server is away ({core.url}: ".encode())
+            with run_core(*options, folder=folder / "core"):
+                add_run("r2")
+                assert process.stdout.readline().startswith(b"r2 "), "r1 has not changed"
+                process.send_signal(signal.SIGINT)
+                out, errors = process.communicate(timeout=SECONDS)
+            assert (process.returncode, out, errors) == (130, b"", b"")
+        finally:
+            process.kill()
+            process.wait()
