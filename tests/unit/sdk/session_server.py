@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import runyard as ry
+from runyard.app.ports import Clock
 from tests.engines.interactive import Container, InteractiveEngine, Program
 from tests.http_servers import password_of, serve
 from tests.unit.api.engine_runs import mark_running, submit_run
@@ -40,12 +41,17 @@ class SessionServer:
 
 @asynccontextmanager
 async def run_session_server(
-    folder: Path, program: Program, *, user: str | None = None, certificate: Path | None = None
+    folder: Path,
+    program: Program,
+    *,
+    user: str | None = None,
+    certificate: Path | None = None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[SessionServer]:
     """Start it; with accounts if a user is named, whose password is `password_of(user)`, and with TLS if wanted."""
     engine = InteractiveEngine()
     engine.program = program
-    async with serve(folder, engine=engine, is_open=user is None) as server:
+    async with serve(folder, engine=engine, is_open=user is None, clock=clock) as server:
         if user is not None:
             await server.add_user(user)
         async with server.client(user) as client:

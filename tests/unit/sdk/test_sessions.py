@@ -3,7 +3,9 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
+from configparser import ConfigParser
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,10 +17,15 @@ from runyard.sdk.contexts import FILE_VARIABLE
 from runyard.sdk.sessions import aio
 from runyard.sdk.sessions.channels import read_status
 from tests.certificates import write_certificate
+from tests.core_process import make_client
 from tests.engines.interactive import Container, echo
 from tests.engines.process_sessions import connect, execute
+from tests.small_proxy import Conduct, SmallProxy
+from tests.unit.app.run_world import TurnedClock
 from tests.unit.sdk.session_server import SessionServer, password_of, run_session_server
 
+ELSEWHERE = "192.0.2.1"
+"""An address that is nobody's: only the proxy of a test knows the way there."""
 SECONDS = 30.0
 T = TypeVar("T")
 
@@ -37,11 +44,11 @@ async def server(tmp_path: Path) -> AsyncIterator[SessionServer]:
         yield server
 
 
-async def in_thread(server: SessionServer, use: Callable[[ry.Run], T]) -> T:
-    """Use the run by a sync client, beside the server of this event loop."""
+async def in_thread(url: str | None, use: Callable[[ry.Run], T]) -> T:
+    """Use the run by a sync client, beside the server of this event loop; without an address, the configured one."""
 
     def call() -> T:
-        with ry.Client(server.url) as client:
+        with ry.Client(url) as client:
             return use(client.get_project("demo").get_run("r1"))
 
     return await asyncio.to_thread(call)
@@ -51,7 +58,7 @@ async def test_output_and_exit_code_are_those_of_the_command_when_it_is_executed
     command = ["sh", "-c", "printf 'a\\0\\377'; printf err >&2; exit 42"]
     async with server.open_run() as run:
         assert await run.exec(command) == ry.ExecResult(42, b"a\0\xff", b"err")
-    assert await in_thread(server, lambda run: run.exec(command)) == ry.ExecResult(42, b"a\0\xff", b"err")
+    assert await in_thread(server.url, lambda run: run.exec(command)) == ry.ExecResult(42, b"a\0\xff", b"err")
     assert list(server.container.session.command) == command
 
 
@@ -60,7 +67,7 @@ async def test_both_directions_move_when_input_and_output_are_large(server: Sess
     async with server.open_run() as run:
         async with asyncio.timeout(SECONDS):
             assert (await run.exec(["cat"], input=content)).stdout == content
-    assert (await in_thread(server, lambda run: run.exec(["cat"], input=content))).stdout == content
+    assert (await in_thread(server.url, lambda run: run.exec(["cat"], input=content))).stdout == content
 
 
 async def test_both_directions_move_when_the_server_has_a_certificate(
@@ -75,7 +82,7 @@ async def test_both_directions_move_when_the_server_has_a_certificate(
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
         async with server.open_run() as run, asyncio.timeout(SECONDS):
             assert (await run.exec(["cat"], input=content)).stdout == content
-        assert (await in_thread(server, lambda run: run.exec(["cat"], input=content))).stdout == content
+        assert (await in_thread(server.url, lambda run: run.exec(["cat"], input=content))).stdout == content
 
 
 async def test_no_proxy_is_used_when_the_server_is_on_this_machine(
@@ -85,6 +92,105 @@ async def test_no_proxy_is_used_when_the_server_is_on_this_machine(
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     async with server.open_run() as run:
         assert (await run.exec(["echo", "here"])).text == "here\n"
+
+
+@asynccontextmanager
+async def run_behind_proxy(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[SessionServer, SmallProxy]]:
+    """A server with TLS and accounts, to which only the proxy knows the way; the environment names the server."""
+    write_certificate(folder, host=ELSEWHERE)
+    named = {"ENDPOINT": f"https://{ELSEWHERE}:8443", "USER": "ada", "PASSWORD": password_of("ada")}
+    for name, value in named.items():
+        monkeypatch.setenv(f"RUNYARD_{name}", value)
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "cert.pem"))
+    async with run_session_server(folder, execute, user="ada", certificate=folder) as server:
+        yield server, SmallProxy("pass", {f"{ELSEWHERE}:8443": f"127.0.0.1:{server.listening.port}"})
+
+
+async def test_both_directions_move_when_a_proxy_tunnels_to_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytes(range(256)) * (16 << 10)
+    async with run_behind_proxy(tmp_path, monkeypatch) as (_, proxy):
+        with proxy.serve() as address:
+            monkeypatch.setenv("HTTPS_PROXY", address)
+            async with ry.AsyncClient() as client, asyncio.timeout(SECONDS):
+                run = await (await client.get_project("demo")).get_run("r1")
+                assert (await run.exec(["cat"], input=content)).stdout == content
+            done = await in_thread(None, lambda run: run.exec(["cat"], input=content))
+            assert done.stdout == content
+        # The sync client's session has a connection of its own.
+        assert proxy.asked == [f"CONNECT {ELSEWHERE}:8443"] * 3
+
+
+@pytest.mark.parametrize(("conduct", "words"), [("refuse", "403 Forbidden"), ("page", "does not speak TLS")])
+async def test_proxy_is_named_when_it_does_not_tunnel_for_a_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conduct: Conduct, words: str
+) -> None:
+    async with run_behind_proxy(tmp_path, monkeypatch) as (server, proxy):
+
+        def execute_behind(run: ry.Run) -> str:
+            proxy.conduct = conduct
+            with pytest.raises(ry.ServerUnreachable) as caught:
+                run.exec(["true"])
+            return str(caught.value)
+
+        with proxy.serve() as address:
+            monkeypatch.setenv("HTTPS_PROXY", address.replace("://", "://ada:geheim@"))
+            said = await in_thread(None, execute_behind)
+    assert words in said
+    assert f"the proxy {address}" in said
+    assert "geheim" not in said
+    assert not server.engine.containers
+
+
+async def test_expired_token_is_refreshed_once_when_a_sync_session_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ini, clock = tmp_path / "dhcore.ini", TurnedClock()
+    monkeypatch.setenv("DH_CONFIG", str(ini))
+    async with run_session_server(tmp_path, execute, user="ada", clock=clock) as server:
+        given = await get_tokens(server)
+        ini.write_text(
+            f"[DEFAULT]\ncurrent_environment = lab\n[lab]\ndhcore_endpoint = {server.url}\n"
+            f"dhcore_access_token = {given['access_token']}\ndhcore_refresh_token = {given['refresh_token']}\n"
+        )
+
+        def use(run: ry.Run) -> str:
+            assert read_tokens(ini) == (given["access_token"], given["refresh_token"]), "good until now"
+            clock.at += timedelta(days=1)
+            text = run.exec(["echo", "here"]).text
+            after = read_tokens(ini)
+            assert not set(after) & {given["access_token"], given["refresh_token"]}
+            with run.open_exec(["true"]) as session:
+                assert list(session) == []
+            assert run.refresh().state == "RUNNING"
+            assert read_tokens(ini) == after, "a refresh token is accepted once: all share the new ones"
+            return text
+
+        assert await in_thread(None, use) == "here\n"
+
+
+async def get_tokens(server: SessionServer) -> dict[str, str]:
+    """An access token and a refresh token of ada, as DigitalHub's tools get them."""
+    async with ry.AsyncClient(server.url, user="ada", password=password_of("ada")) as client:
+        personal = (await client.create_token("laptop", days=30))["value"]
+    form = {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "subject_token": personal,
+        "subject_token_type": "urn:ietf:params:oauth:token-type:pat",
+        "scope": "credentials",
+    }
+    async with make_client(server.url) as plain:
+        tokens: dict[str, str] = (await plain.post("/auth/token", data=form)).raise_for_status().json()
+    return tokens
+
+
+def read_tokens(ini: Path) -> tuple[str, str]:
+    parser = ConfigParser(interpolation=None)
+    parser.read(ini)
+    return parser["lab"]["dhcore_access_token"], parser["lab"]["dhcore_refresh_token"]
 
 
 async def test_command_ends_when_it_does_not_read_its_input(server: SessionServer) -> None:
@@ -134,7 +240,7 @@ async def test_session_ends_when_the_block_does(server: SessionServer) -> None:
         with run.open_exec(["sh", "-c", "echo begun; exec sleep 600"]) as session:
             return next(iter(session)).content
 
-    assert await in_thread(server, start) == b"begun\n"
+    assert await in_thread(server.url, start) == b"begun\n"
     async with asyncio.timeout(SECONDS):
         await server.container.is_closed.wait()
 
@@ -152,7 +258,7 @@ async def test_input_and_output_interleave_when_a_sync_session_is_used(server: S
             assert session.exit_code == 0
             return said
 
-    assert await in_thread(server, talk) == [b"one", b"two"]
+    assert await in_thread(server.url, talk) == [b"one", b"two"]
 
 
 async def test_session_fails_with_the_reason_when_the_container_cannot_execute(tmp_path: Path) -> None:
@@ -304,7 +410,7 @@ async def test_connections_are_forwarded_when_several_are_open(ports: SessionSer
             with run.port_forward(port) as forward:
                 return ask(forward.port, "x")
 
-        assert await in_thread(ports, use) == ["X"]
+        assert await in_thread(ports.url, use) == ["X"]
 
 
 async def test_later_connections_work_when_one_was_refused(ports: SessionServer) -> None:
