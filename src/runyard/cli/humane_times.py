@@ -24,6 +24,12 @@ def format_age(text: str, *, now: datetime) -> str:
     return f"{seconds // size} {unit} ago"
 
 
+def add_age(text: str) -> str:
+    """A time in ISO 8601 with its age: `2026-11-15T12:00:00Z (3 min ago)`; the text itself if it is not a time."""
+    age = format_age(text, now=datetime.now(UTC))
+    return text if age == text else f"{text} ({age})"
+
+
 def read_time_option(option: str, given: str | None) -> str | None:
     """Return a time of an option as ISO 8601 with its offset; a time without one is local. Raises `UsageError`."""
     if given is None:

@@ -1,11 +1,13 @@
 """Implements `runyard describe`, `events`, `why`, `wait`, `resume` and `rm`."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from runyard.cli.client_session import open_session
+from runyard.cli.humane_times import add_age, format_age
 from runyard.cli.listings import Listing
 from runyard.cli.log_output import WAIT_TIMEOUT, keep_running, report_outcome
 from runyard.cli.output import clean, clean_lines, print_data, print_note
@@ -13,6 +15,7 @@ from runyard.cli.plan_output import explanation_to_data, print_values
 from runyard.cli.questions import confirm
 from runyard.cli.state_notes import note_states
 from runyard.cli.tables import print_listing
+from runyard.sdk.documents import explain_state
 from runyard.sdk.errors import WaitTimeout
 from runyard.sdk.sync.run import Run
 from runyard.spec.duration import DurationError, parse_duration
@@ -42,7 +45,7 @@ def _list_facts(run: Run) -> list[tuple[str, str]]:
         ("project", run.project_name),
         ("function", str(run.spec.get("function", ""))),
         ("user", run.user or ""),
-        ("created", str(run.metadata.get("created", ""))),
+        ("created", add_age(str(run.metadata.get("created", "")))),
         ("state", run.describe()),
         ("service", run.service_url or ""),
         *((f"result {name}", str(value)[:500]) for name, value in run.results.items()),
@@ -56,14 +59,17 @@ def print_events(flags: Flags, given: str | None, *, listing: Listing) -> None:
     with open_session(flags) as session:
         found = session.get_run(given).events()
     names = {"time": "time", "state": "status", "by": "actor", "reason": "reason", "message": "message"}
-    rows = [{column: str(event.get(name) or "") for column, name in names.items()} for event in found]
-    print_listing(listing, rows, data=[dict(event) for event in found], optional=("by", "reason"))
+    now = datetime.now(UTC)
+    cells = [{column: str(event.get(name) or "") for column, name in names.items()} for event in found]
+    rows = [{**row, "age": format_age(row["time"], now=now)} for row in cells]
+    print_listing(listing, rows, data=[dict(event) for event in found], optional=("time", "by", "reason"))
 
 
 def print_reason(flags: Flags, given: str | None) -> None:
     """Say why a run is in its state."""
     with open_session(flags) as session:
-        click.echo(clean_lines(session.get_run(given).why()))
+        run = session.get_run(given)
+        click.echo(clean_lines(explain_state(run, run.events(), show_time=add_age)))
 
 
 def wait_for_run(flags: Flags, given: str | None, *, until: Any, timeout: str | None) -> None:

@@ -1,6 +1,6 @@
 """Entities as the server shows them: read-only views over their JSON. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from runyard.sdk.errors import Problem, read_problems
@@ -10,6 +10,8 @@ FINAL = ("COMPLETED", "ERROR", "STOPPED")
 """The states after which a run does nothing more."""
 GONE = ("DELETING", "DELETED")
 SERVICES = ("serve", "deploy")
+SHOWN_TRANSITIONS = 10
+"""How many of a run's transitions are told as the reason for its state."""
 
 
 class Section(dict[str, Any]):
@@ -186,3 +188,13 @@ class RunView(EntityView):
         fields |= {f"output {name}": value for name, value in self.outputs.items()}
         fields |= {f"warning {number}": str(each) for number, each in enumerate(self.warnings, 1)}
         return render_fields({name: value for name, value in fields.items() if value is not None})
+
+
+def explain_state(run: RunView, events: Sequence[Mapping[str, Any]], *, show_time: Callable[[str], str] = str) -> str:
+    """Why a run is in its state, in words, with the newest of its transitions."""
+    lines = [f"run {run.id} is {run.describe()}"]
+    lines += [f"warning: {problem}" for problem in run.warnings]
+    for event in events[-SHOWN_TRANSITIONS:]:
+        why = ": ".join(str(event[name]) for name in ("reason", "message") if event.get(name))
+        lines.append(f"  {show_time(str(event.get('time')))}  {event.get('status')}  {why}".rstrip())
+    return "\n".join(lines)

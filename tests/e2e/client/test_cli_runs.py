@@ -31,6 +31,27 @@ def test_plan_log_and_outcome_are_shown_when_a_file_is_run(call: Call, server: s
     assert re.search(r"^run hello-[0-9a-f]{10}: COMPLETED\n  result greeting: hello Ada$", done.err, re.MULTILINE)
 
 
+def test_times_have_their_age_when_people_read_them(call: Call, server: str) -> None:
+    project = ry.get_or_create_project("demo")
+    run = project.new_function("hello", code_src="program.py", handler="hello").run().wait()
+    times = [re.escape(event["time"]) for event in run.events()]
+    created = re.escape(run.metadata["created"])
+    age = r"(?:now|\d+ (?:s|min|h) ago)"
+    assert re.search(rf"^created: +{created} \({age}\)$", call("describe", run.id).out, re.MULTILINE)
+    assert json.loads(call("describe", run.id, "-o", "json").out)["metadata"]["created"] == run.metadata["created"]
+    head, *rows = call("events", run.id).out.splitlines()
+    assert head.split() == ["TIME", "AGE", "STATE", "BY", "REASON", "MESSAGE"]
+    assert len(rows) == len(times) > 1
+    for row, time in zip(rows, times, strict=True):
+        assert re.match(rf"{time}  {age}  ", row), row
+    assert [event["time"] for event in json.loads(call("events", run.id, "-o", "json").out)] == [
+        event["time"] for event in run.events()
+    ]
+    why = call("why", run.id).out
+    assert re.search(rf"^  {times[-1]} \({age}\)  COMPLETED", why, re.MULTILINE)
+    assert re.search(rf"^  {times[-1]}  COMPLETED", run.why(), re.MULTILINE), "the SDK's text can be compared"
+
+
 def test_nothing_is_submitted_when_the_plan_is_refused(call: Call, server: str, tmp_path: Path) -> None:
     wrong = "source: {source: program.py, handler: hello}\nprofile: smal\nresources: {mem: 512Gi}\n"
     (tmp_path / "bad.yaml").write_text(wrong)

@@ -44,7 +44,7 @@ def describe(run: str | None, output: str, **flags: Any) -> None:
 
 @click.command(epilog=EVENTS_EXAMPLES)
 @_RUN
-@add_listing("time", "state", "by", "reason", "message", forms=UNNAMED_FORM)
+@add_listing("time", "age", "state", "by", "reason", "message", forms=UNNAMED_FORM)
 @add_project_options
 def events(run: str | None, listing: Any, **flags: Any) -> None:
     """List the transitions of RUN, or of the newest run: when, which state, who, and why."""

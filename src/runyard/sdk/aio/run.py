@@ -11,7 +11,7 @@ from runyard.sdk import sessions
 from runyard.sdk.aio.log_follow import OnAway, follow_log, read_tail
 from runyard.sdk.aio.transport import AsyncTransport
 from runyard.sdk.calls import Json, delete, get, post
-from runyard.sdk.documents import FINAL, RunView, Section
+from runyard.sdk.documents import FINAL, RunView, Section, explain_state
 from runyard.sdk.errors import NotFound, RunFailed, WaitTimeout
 from runyard.sdk.explanations import Explanation, read_explanation
 from runyard.sdk.html_tables import Listing
@@ -156,12 +156,7 @@ class AsyncRun(RunView):
     async def why(self) -> str:
         """Why it is in its state, in words, with the transitions that led there."""
         await self.refresh()
-        lines = [f"run {self.id} is {self.describe()}"]
-        lines += [f"warning: {problem}" for problem in self.warnings]
-        for event in (await self.events())[-10:]:
-            why = ": ".join(str(event[name]) for name in ("reason", "message") if event.get(name))
-            lines.append(f"  {event.get('time')}  {event.get('status')}  {why}".rstrip())
-        return "\n".join(lines)
+        return explain_state(self, await self.events())
 
     async def metrics(self) -> Section:
         """Its metrics by name: a number or a list of numbers."""

@@ -10,7 +10,7 @@ from typing import Literal, overload
 
 from runyard.sdk import sessions
 from runyard.sdk.calls import Json, delete, get, post
-from runyard.sdk.documents import FINAL, RunView, Section
+from runyard.sdk.documents import FINAL, RunView, Section, explain_state
 from runyard.sdk.errors import NotFound, RunFailed, WaitTimeout
 from runyard.sdk.explanations import Explanation, read_explanation
 from runyard.sdk.html_tables import Listing
@@ -157,12 +157,7 @@ class Run(RunView):
     def why(self) -> str:
         """Why it is in its state, in words, with the transitions that led there."""
         self.refresh()
-        lines = [f"run {self.id} is {self.describe()}"]
-        lines += [f"warning: {problem}" for problem in self.warnings]
-        for event in (self.events())[-10:]:
-            why = ": ".join(str(event[name]) for name in ("reason", "message") if event.get(name))
-            lines.append(f"  {event.get('time')}  {event.get('status')}  {why}".rstrip())
-        return "\n".join(lines)
+        return explain_state(self, self.events())
 
     def metrics(self) -> Section:
         """Its metrics by name: a number or a list of numbers."""
