@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import yaml
 from click.testing import CliRunner
 
-from runyard.cli.commands.server_rbac import rbac
+from runyard.cli.main import root
 from testbed.cluster import Cluster
 from testbed.faults import FaultPlan, FaultProxy
 from testbed.site import Options
@@ -348,7 +348,9 @@ def make_account(cluster: Cluster, namespace: str) -> str:
 
 def print_rights(namespace: str, account: str) -> list[dict[str, Any]]:
     """What `runyard server rbac` prints; within this process, because a new one takes a second."""
-    result = CliRunner().invoke(rbac, ["--namespace", namespace, "--service-account", account], catch_exceptions=False)
+    # By the root: click remembers with a command the names of `--help`, which are the root's.
+    words = ["server", "rbac", "--namespace", namespace, "--service-account", account]
+    result = CliRunner().invoke(root, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return list(yaml.safe_load_all(result.output))
 

@@ -1,6 +1,7 @@
 """Services of the node's class on two real clusters: a local one without a node, and a provider with a running pod."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -280,11 +281,11 @@ async def test_http_routes_follow_services_when_the_provider_has_the_gateway_api
     """The definitions are those of the Gateway API's own release; no controller serves the routes."""
     for path in await asyncio.to_thread(ensure_gateway_definitions):
         control_plane.kubectl("apply", "--server-side", "-f", str(path))
-    established = '{.status.conditions[?(@.type=="Established")].status}'
 
     async def is_served() -> bool:  # `kubectl wait` fails on a definition that has no conditions yet
-        definition = "crd/httproutes.gateway.networking.k8s.io"
-        return control_plane.kubectl("get", definition, "-o", f"jsonpath={established}") == "True"
+        found = json.loads(control_plane.kubectl("get", "crd/httproutes.gateway.networking.k8s.io", "-o", "json"))
+        conditions = found.get("status", {}).get("conditions") or ()
+        return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
 
     await wait_until(is_served, seconds=60)
     control_plane.kubectl("create", "namespace", "routes")

@@ -129,7 +129,8 @@ class LocalLab:
         return sum(wanted in content for content in [*self._iter_contents(), *iter_environments(self.place)])
 
     def _iter_contents(self) -> Iterator[bytes]:
-        for path in self.place.rglob("*"):
+        paths = (Path(folder, name) for folder, _, names in os.walk(self.place) for name in names)
+        for path in paths:  # `rglob` fails if a folder is removed meanwhile
             if path.is_file() and not path.is_symlink() and path.parent.name != "log":
                 with suppress(OSError):
                     yield path.read_bytes()[:MOST_LOOKED_AT_BYTES]

@@ -49,7 +49,8 @@ async def test_ends_are_kept_when_an_ended_run_is_gone(lab: Lab) -> None:
         await eventually(lab, lambda: changes.list_seen(run), lambda seen: Seen.FAILED in seen)
         await lab.lose(run)
         await eventually(lab, lambda: changes.list_seen(run), lambda seen: Seen.ABSENT in seen)
-        absent = next(seen for seen in changes.observations if seen.seen is Seen.ABSENT)
+        own = [seen for seen in changes.observations if seen.run_uid == run.run_uid]
+    absent = next(seen for seen in own if seen.seen is Seen.ABSENT)
     assert [end.exit_code for end in absent.ends] == [3]
 
 
