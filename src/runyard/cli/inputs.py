@@ -15,16 +15,17 @@ from runyard.cli.offline_cures import propose_options
 from runyard.cli.options import RunOptions
 from runyard.cli.policies import LoadedPolicy, load_policy
 from runyard.cli.profile_files import load_profiles
+from runyard.cli.run_definitions import choose_kind
 from runyard.cli.run_files import LoadedRun, load_run
 from runyard.domain.effective_spec import USERS, Leaf
 from runyard.domain.resolution import NOT_USED, Resolution
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.manifests.renderability import resolve_run
 from runyard.spec.config_maps import ConfigMap
-from runyard.spec.kinds.registry import DEFAULT_KIND
 from runyard.spec.policy import BUILT_IN, Policy
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, Refused
+from runyard.spec.readers import to_snake_case
 from runyard.spec.resources import LIMITS, REQUESTS
 from runyard.spec.run_fields import Action, RunFields, read_run_fields
 
@@ -162,7 +163,7 @@ def _make_request(loaded: LoadedRun, flags: RunFields, options: RunOptions) -> R
     return Request(
         project=options.project or run.project or DEFAULT_PROJECT,
         action=_get_action(options.action) or run.action or DEFAULT_ACTION,
-        kind=run.kind or DEFAULT_KIND,
+        kind=run.kind or choose_kind({*map(to_snake_case, map(str, loaded.source.get_root() or ())), *said}).name,
         run=run.fields.model_copy(update=said),
         task=run.task_layer,
         function=run.function_layer,

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from runyard.cli.options import RunOptions
-from runyard.sdk.credentials import find_credentials
+from runyard.sdk.credentials import DEFAULT_ENDPOINT, find_credentials
 from runyard.sdk.errors import ConfigurationError
 
 OFFLINE = "offline"
@@ -40,7 +40,7 @@ def find_offline_reason(flags: Flags, options: RunOptions) -> str | None:
     if flags["offline"]:
         return "by the built-in policy alone"
     if not named and not _has_server():
-        return "by the built-in policy alone: no server is configured"
+        return f"by the built-in policy alone: no server is configured; --endpoint {DEFAULT_ENDPOINT} asks that of this machine"
     return None
 
 

@@ -1,6 +1,7 @@
 """A run to submit, from a file and options: what belongs to its function, and what to the run itself."""
 
 import re
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import click
 
 from runyard.cli.files import STDIN
+from runyard.cli.output import clean
 from runyard.cli.run_files import LoadedRun, load_run
 from runyard.cli.source_locations import Source
 from runyard.spec.kinds.function_kind import FunctionKind
@@ -59,13 +61,11 @@ def define_run(options: SubmitOptions) -> RunDefinition:
     loaded = load_run(options.file) if options.file is not None else None
     run = loaded.run if loaded is not None else RunFile()
     fields = _read_fields(loaded) | _read_options(options)
-    kind = get_kind(run.kind) if run.kind is not None else _choose_kind(fields)
+    kind = get_kind(run.kind) if run.kind is not None else choose_kind(fields)
     named = options.function or run.function
     defines = options.function is None and _is_defined(kind, fields)
     if not defines and named is None:
-        raise click.UsageError(
-            "the run names nothing to run: set `image`, `source` or `function` in the file, or --image"
-        )
+        raise click.UsageError(_explain_nothing(options))
     own = (*kind.required_fields, "requirements") if defines else ()
     return RunDefinition(
         name=named or _choose_name(run, options, fields),
@@ -81,7 +81,17 @@ def define_run(options: SubmitOptions) -> RunDefinition:
     )
 
 
-def _choose_kind(fields: Collection[str]) -> FunctionKind:
+def _explain_nothing(options: SubmitOptions) -> str:
+    """Why there is nothing to run, and what was probably meant: a file without its option."""
+    if options.file is None and options.arguments and Path(word := options.arguments[0]).is_file():
+        shown = shlex.quote(word)
+        if Path(word).suffix == ".py":
+            return f"{clean(word)} is code: `runyard init --code {clean(shown)}` writes a run file for it"
+        return f"nothing to run is named; did you mean `runyard run -f {clean(shown)}`?"
+    return "the run names nothing to run: set `image`, `source` or `function` in a file for -f, or use --image"
+
+
+def choose_kind(fields: Collection[str]) -> FunctionKind:
     """The first kind that the fields define; code comes before an image, which may be that of the code."""
     return next((kind for kind in KINDS.values() if _is_defined(kind, fields)), get_kind(DEFAULT_KIND))
 

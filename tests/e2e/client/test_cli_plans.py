@@ -8,7 +8,7 @@ import yaml
 
 import runyard as ry
 from tests.e2e.client.test_cli_runs import HELLO
-from tests.unit.cli.conftest import Call
+from tests.unit.cli.conftest import BUILT_IN_NOTE, Call
 
 SERVICE = "image: busybox:1.36\naction: serve\nreplicas: 2\nresources: {mem: 64Mi}\n"
 
@@ -118,7 +118,7 @@ def test_default_address_is_no_server_when_nothing_is_configured(
     monkeypatch.delenv("RUNYARD_ENDPOINT")
     explained = call("explain", "-f", "service.yaml")
     assert explained.code == 0
-    assert explained.err == "note: answered offline, by the built-in policy alone: no server is configured\n"
+    assert explained.err == BUILT_IN_NOTE
 
 
 def test_context_is_a_server_when_somebody_signed_in(

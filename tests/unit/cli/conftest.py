@@ -21,7 +21,10 @@ class Called:
 Call = Callable[..., Called]
 
 
-BUILT_IN_NOTE = "note: answered offline, by the built-in policy alone: no server is configured\n"
+BUILT_IN_NOTE = (
+    "note: answered offline, by the built-in policy alone: no server is configured; "
+    "--endpoint http://localhost:8080 asks that of this machine\n"
+)
 
 
 def forget_servers(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
