@@ -18,6 +18,8 @@ READ_AHEAD_BYTES = 1 << 18
 """What is kept of the peer's bytes before it is told to wait; besides one read of asyncio's, of at most as much."""
 _MOST_CHUNKS = 1024
 CLOSE_SECONDS = 5.0
+STALLED_SECONDS = 20.0
+"""How long a send to a peer that has closed waits while none of the peer's bytes is received."""
 # A peer that vanished without a word is noticed after a minute.
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -61,6 +63,7 @@ class RawConnection(asyncio.Protocol):
         self._reports_loss_late = reports_loss_late
         self._chunks: list[bytes] = []
         self._buffered_bytes = 0
+        self._received_bytes = 0
         self._ended = asyncio.Event()
         self._is_reading_paused = False
         self._is_discarding = False
@@ -105,6 +108,7 @@ class RawConnection(asyncio.Protocol):
             self._readable.clear()
             await self._readable.wait()
         data = b"".join(self._chunks)
+        self._received_bytes += len(data)
         self._chunks.clear()
         self._resume_reading()
         return data
@@ -112,7 +116,7 @@ class RawConnection(asyncio.Protocol):
     async def send(self, data: bytes) -> None:
         """Send bytes; waits while the peer does not read. Disconnected when the connection is gone.
 
-        A peer that has closed is sent nothing before all of its bytes were received: somebody must go on receiving.
+        A peer that has closed is sent nothing before all of its bytes were received, as long as somebody receives.
         """
         await self._read_first()
         self._check_open()
@@ -214,7 +218,16 @@ class RawConnection(asyncio.Protocol):
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         if any(event & select.POLLRDHUP for event in events.values()):
-            await self._ended.wait()
+            await self._wait_received()
+
+    async def _wait_received(self) -> None:
+        """Wait for the peer's last byte; not for ever: whoever receives may itself wait for this send."""
+        received = -1
+        while received != self._received_bytes and not self._ended.is_set():
+            received = self._received_bytes
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STALLED_SECONDS):
+                    await self._ended.wait()
 
     async def _flush(self) -> None:
         self._is_discarding = True

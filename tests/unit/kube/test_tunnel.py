@@ -256,6 +256,22 @@ async def test_all_bytes_are_received_when_others_are_sent_to_a_peer_that_has_cl
             await sending
 
 
+async def test_send_does_not_wait_for_ever_when_nobody_receives_from_a_peer_that_has_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("runyard.kube.tunnel.STALLED_SECONDS", 0.1)
+
+    async def say_and_close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED + MEGABYTE)
+        writer.close()
+
+    async with tunnel_to(say_and_close) as tunnel:
+        # As when whoever would receive waits for an echo of what it was given, which is on its way by this send.
+        async with asyncio.timeout(10):
+            with pytest.raises(Disconnected):
+                await send_until_refused(tunnel)
+
+
 async def test_connection_is_closed_when_the_block_is_cancelled() -> None:
     ended = asyncio.Event()
 
