@@ -141,6 +141,7 @@ class ExecTunnel:
             self._ready.set()
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue(MOST_PENDING)
         self._is_over = False
+        self._is_refused = False
 
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
@@ -156,10 +157,13 @@ class ExecTunnel:
         return data
 
     async def send(self, data: bytes) -> None:
-        """Bytes of the client: input for the command, pings, the end."""
+        """Bytes of the client: input for the command, pings, the end. Nothing is kept of what follows an error."""
+        if self._is_refused:
+            return
         try:
             found = self._channels.feed(data)
         except ChannelError:
+            self._is_refused = True
             self.kill()
             return
         if self._channels.is_ready:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -185,6 +186,24 @@ async def test_command_is_killed_when_the_client_goes(provider: LocalProvider) -
     async with asyncio.timeout(20):
         while os.path.exists(f"/proc/{int(said[1:])}"):  # noqa: ASYNC110, ASYNC240, PTH110 - a process
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "upgrade", [UPGRADE, {"Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io"}]
+)
+async def test_nothing_is_kept_when_a_client_goes_on_after_an_error(
+    provider: LocalProvider, upgrade: dict[str, str]
+) -> None:
+    query = [("command", "sleep"), ("command", "600"), ("output", "1")]
+    async with provider.open_tunnel("exec", UID, "c0", method="POST", query=query, headers=upgrade) as tunnel:
+        tracemalloc.start()
+        try:
+            for _ in range(64):
+                await tunnel.send(b"\0" * 5 + b"\xff" * (1 << 18))
+            kept_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert kept_bytes < 4 << 20
 
 
 @pytest.mark.parametrize(
