@@ -160,6 +160,23 @@ def test_token_is_refreshed_once_for_all_when_it_has_expired(monkeypatch: pytest
     assert "dhcore_refresh_token = r2" in ini.read_text()
 
 
+def test_one_line_says_so_when_the_connection_breaks_while_the_token_is_refreshed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ini = tmp_path / ".dhcore.ini"
+    ini.write_text("[lab]\ndhcore_endpoint=http://server\ndhcore_access_token=old\ndhcore_refresh_token=r1\n")
+    monkeypatch.setenv("DH_NAME", "lab")
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/auth/token":
+            raise httpx2.ReadError("the connection was cut", request=request)
+        return refuse(401, "unauthenticated")
+
+    transport = httpx2.MockTransport(answer)
+    with ry.Client(transport=transport) as client, pytest.raises(ry.ServerUnreachable, match="connection was cut"):
+        client.whoami()
+
+
 def test_way_to_sign_in_is_named_when_credentials_are_not_accepted() -> None:
     words = r"not accepted \(arguments\).*runyard login"
     script = Script(refuse(401, "unauthenticated"))

@@ -103,7 +103,7 @@ class AsyncTransport:
             else:
                 if answer.status < 300:
                     return answer
-                if answer.status == 401 and not is_refreshed and await self.refresh(used):
+                if answer.status == 401 and not is_refreshed and await self._sign_in_again(used):
                     is_refreshed = True
                     continue
                 pause = attempts.find_pause_after_answer(call, answer.status, answer.headers, now=monotonic())
@@ -173,6 +173,13 @@ class AsyncTransport:
             headers=headers,
             **more,
         )
+
+    async def _sign_in_again(self, used: str | None) -> bool:
+        """Get a new access token. Raises `ServerUnreachable`: it is not repeated, as a refresh token is used up."""
+        try:
+            return await self.refresh(used)
+        except httpx2.TransportError as error:
+            raise make_connection_error(error, self.credentials.endpoint) from error
 
     async def refresh(self, used: str | None) -> bool:
         """Get a new access token, if there is a refresh token. One call does it for all that need it."""
