@@ -83,6 +83,7 @@ def check_endpoint(endpoint: str, source: str) -> str:
     try:
         parts = urlsplit(endpoint)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        (parts.hostname or "").encode("idna")  # as a look-up does, which fails for labels that are empty or too long
     except ValueError:
         is_usable = False
     if not is_usable or "@" in endpoint or "?" in endpoint or "#" in endpoint:

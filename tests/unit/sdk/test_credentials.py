@@ -102,7 +102,8 @@ def test_nearest_context_is_named_when_it_is_unknown(home: dict[str, str]) -> No
 
 
 @pytest.mark.parametrize(
-    "endpoint", ["localhost:8080", "ftp://x", "http://", "http://ada:pw@host", "http://h?x=1", "http://h:99999"]
+    "endpoint",
+    ["localhost:8080", "ftp://x", "http://", "http://ada:pw@host", "http://h?x=1", "http://h:99999", "http://a..b"],
 )
 def test_endpoint_is_refused_when_it_is_not_an_address(home: dict[str, str], endpoint: str) -> None:
     with pytest.raises(ConfigurationError, match="http or https address") as raised:
