@@ -7,6 +7,7 @@ answer, so that a server that is away makes the next key wait no more.
 import hashlib
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,8 @@ MOST_FILE_BYTES = 1 << 20
 DEFAULT_PROJECT = "default"
 DEFAULT_TYPE = "artifact"
 _LISTED = {"run": "runs", "function": "functions", "secret": "secrets", "config map": "configmaps", "volume": "volumes"}
+_WORD = re.compile(r"[\w.+:/@][\w.+:/@-]*", re.ASCII)
+"""No shell takes anything of it for more than letters, and no command for an option."""
 Names = list[tuple[str, str | None]]
 
 
@@ -92,7 +95,7 @@ def _ask(credentials: Credentials, path: str) -> Names:
 
 
 def _iter_names(documents: Any) -> Iterator[tuple[str, str | None]]:
-    """What can stand in a line as it is: a server's names have no spaces and no control characters."""
+    """What can stand in a line as it is: nobody who names a thing may write commands into the line."""
     for document in list(documents)[:MOST_NAMES]:
         is_run = str(document.get("kind", "")).endswith(":run")
         name, text = str(document.get("id" if is_run else "name", "")), None
@@ -100,7 +103,7 @@ def _iter_names(documents: Any) -> Iterator[tuple[str, str | None]]:
             text = str((document.get("status") or {}).get("state", ""))
         elif isinstance(described := (document.get("metadata") or {}).get("description"), str):
             text = described
-        if name and len(name) <= MOST_NAME_CHARACTERS and name.isprintable() and " " not in name:
+        if len(name) <= MOST_NAME_CHARACTERS and _WORD.fullmatch(name):
             yield name, "".join(filter(str.isprintable, text))[:MOST_HELP_CHARACTERS] if text else None
 
 

@@ -159,6 +159,7 @@ def test_server_is_asked_once_when_keys_follow_each_other(
         b'{"content": 3}',
         b'{"content": [3]}',
         b"[]",
+        b'{"content": [{"name": "$(id)"}, {"name": "a;b"}, {"name": "*"}, {"name": "-rf"}]}',
         b'{"content": [{"name": "a b"}, {"name": "a\\u001b[31m"}, {"name": ""}, {"name": "' + b"a" * 300 + b'"}]}',
     ],
 )
