@@ -24,7 +24,7 @@ class FilePart:
     start: int = 0
     size: int
     on_sent: Callable[[int], None] = lambda _: None
-    """Called with the number of bytes that went out."""
+    """Called with the place in the file up to which bytes went out; each attempt begins at `start` again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

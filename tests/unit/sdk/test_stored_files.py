@@ -81,6 +81,25 @@ def test_file_is_sent_by_one_request_when_the_server_cannot_append_to_it(
     assert server.bodies == {"/api/v1/-/demo/artifacts/a1/files/content/net.bin": CONTENT}
 
 
+def test_no_byte_is_counted_twice_when_a_file_is_sent_again(tmp_path: Path) -> None:
+    (tmp_path / "net.bin").write_bytes(CONTENT)
+    server, sent, told = ClientPlace(), 0, list[int]()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        nonlocal sent
+        if request.method == "PUT" and "/files/content/" in request.url.path:
+            request.read()
+            sent += 1
+            if sent < 3:
+                return httpx2.Response(503, json={"message": "busy"})
+        return server(request)
+
+    with ry.Client("http://server", transport=httpx2.MockTransport(answer)) as client:
+        project = client.get_project("demo")
+        project.log_artifact("net", tmp_path / "net.bin", on_progress=lambda now: told.append(now.done_bytes))
+    assert (sent, max(told), told[-1]) == (3, len(CONTENT), len(CONTENT))
+
+
 def download(server: Server, folder: Path) -> Path:
     with ry.Client("http://server", transport=httpx2.MockTransport(server)) as client:
         return client.get_project("demo").get_artifact("net").download(folder)

@@ -85,7 +85,7 @@ class AsyncFileUpload:
 
     async def _send_whole(self) -> None:
         self.meter.move_to(0)
-        part = FilePart(path=self.file.source, size=self.size, on_sent=self.meter.add)
+        part = FilePart(path=self.file.source, size=self.size, on_sent=self.meter.move_to)
         headers = make_upload_headers(self.size, self.digest)
         await self.transport.fetch(Call(method="PUT", path=self._address, file=part, headers=headers))
 
@@ -134,7 +134,7 @@ class AsyncFileUpload:
             await self._append(min(MOST_PART_BYTES, self.size - self.stored))
 
     async def _append(self, size: int) -> None:
-        part = FilePart(path=self.file.source, start=self.stored, size=size, on_sent=self.meter.add)
+        part = FilePart(path=self.file.source, start=self.stored, size=size, on_sent=self.meter.move_to)
         headers = {
             "Content-Length": str(size),
             "Content-Type": "application/octet-stream",

@@ -227,7 +227,7 @@ async def _iter_file(part: FilePart) -> AsyncIterator[bytes]:
                     raise ArgumentError(f"{part.path}: became shorter while it was uploaded")
                 left -= len(chunk)
                 yield chunk
-                part.on_sent(len(chunk))
+                part.on_sent(part.start + part.size - left)
         finally:
             await to_thread(stream.close)
     except OSError as error:

@@ -229,7 +229,7 @@ def _iter_file(part: FilePart) -> Iterator[bytes]:
                     raise ArgumentError(f"{part.path}: became shorter while it was uploaded")
                 left -= len(chunk)
                 yield chunk
-                part.on_sent(len(chunk))
+                part.on_sent(part.start + part.size - left)
         finally:
             to_thread(stream.close)
     except OSError as error:
