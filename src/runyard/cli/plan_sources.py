@@ -40,7 +40,8 @@ def find_offline_reason(flags: Flags, options: RunOptions) -> str | None:
     if flags["offline"]:
         return "by the built-in policy alone"
     if not named and not _has_server():
-        return f"by the built-in policy alone: no server is configured; --endpoint {DEFAULT_ENDPOINT} asks that of this machine"
+        advice = f"--endpoint {DEFAULT_ENDPOINT} asks that of this machine"
+        return f"by the built-in policy alone: no server is configured; {advice}"
     return None
 
 
