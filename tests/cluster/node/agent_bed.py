@@ -259,13 +259,20 @@ def is_filling(cluster: Cluster, shape: str) -> bool:
     container = {"name": "main", "image": "busybox:1.36"}
     spec = {"runtimeClassName": shape, "containers": [container]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "would-be", "namespace": "default"}, "spec": spec}
+    made = admit_pod(cluster, pod)
+    return made is not None and bool(made["spec"].get("schedulerName") == NODE)
+
+
+def admit_pod(cluster: Cluster, pod: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The pod as it would be created; None if the apiserver does not know its class yet."""
     try:
         made = cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(pod))
     except TestbedError as error:
         if "RuntimeClass" in str(error) or "runtimeclass" in str(error):
-            return False  # it does not exist yet
+            return None
         raise
-    return bool(json.loads(made)["spec"].get("schedulerName") == NODE)
+    admitted: dict[str, Any] = json.loads(made)
+    return admitted
 
 
 def is_ready(object_: Mapping[str, Any]) -> bool:

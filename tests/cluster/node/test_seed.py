@@ -23,6 +23,7 @@ from tests.cluster.node.agent_bed import (
     NODE,
     POLICY_FLAGS,
     AgentBed,
+    admit_pod,
     find_condition,
     free_port,
     open_bed,
@@ -358,8 +359,10 @@ def read_fence(bed: AgentBed) -> str:
 
 
 def is_filled(bed: AgentBed, pod: dict[str, Any]) -> bool:
-    made = bed.local.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(pod))
-    spec = json.loads(made)["spec"]
+    made = admit_pod(bed.local, pod)
+    if made is None:
+        return False
+    spec = made["spec"]
     keys = [toleration.get("key") for toleration in spec["tolerations"]]
     has_limits = bool(spec["containers"][0].get("resources"))
     return spec["schedulerName"] == "default-scheduler" and has_limits and f"{NODE}/agent" in keys

@@ -28,7 +28,7 @@ def test_run_is_told_in_every_form_when_it_has_ended(call: Call, run: ry.Run) ->
     assert data["explanation"]["effective"]["resources"]["mem"]["requests"] == "256Mi"
     events = json.loads(call("events", run.id, "-o", "json").out)
     assert [event["status"] for event in events] == ["CREATED", "READY", "PENDING", "RUNNING", "COMPLETED"]
-    assert call("events", run.id).out.splitlines()[0].split() == ["TIME", "STATE", "BY", "REASON", "MESSAGE"]
+    assert call("events", run.id).out.splitlines()[0].split() == ["TIME", "AGE", "STATE", "BY", "REASON", "MESSAGE"]
     assert call("why", run.id[:10]).out.startswith(f"run {run.id} is COMPLETED\nwarning: ")
     waited = call("wait", run.id)
     assert (waited.code, waited.out) == (0, "")
