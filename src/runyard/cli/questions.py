@@ -79,7 +79,8 @@ def _read_line(prompt: str) -> str:
     """Ask on standard error and read a line. Not by `input()`, which drops a Ctrl-C while it flushes its prompt."""
     stdin = load("runyard.cli.files:get_stdin")()
     try:
-        click.echo(prompt, nl=False, err=True)
+        # Names in a question may be the server's.
+        click.echo(load("runyard.cli.output:clean")(prompt), nl=False, err=True)
         with load("runyard.cli.interrupts:repeat_interrupts")():
             line: str = stdin.readline(MOST_ANSWER_LENGTH)
     except KeyboardInterrupt:

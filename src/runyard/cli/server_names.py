@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from runyard.sdk.calls import make_path
 from runyard.sdk.contexts import find_path, load_contexts, write_privately
 from runyard.sdk.credentials import Credentials, find_credentials
 from runyard.sdk.sync.client import Client
@@ -59,7 +60,7 @@ def _choose_path(kind: str, given: Mapping[str, Any], credentials: Credentials) 
         return "/api/v1/projects"
     project = given.get("project") or credentials.project or DEFAULT_PROJECT
     listed = _LISTED.get(kind) or f"{given.get('type_name') or DEFAULT_TYPE}s"
-    return f"/api/v1/-/{project}/{listed}"
+    return make_path("-", project, listed)
 
 
 def _ask_in_time(credentials: Credentials, path: str) -> Names:

@@ -44,3 +44,9 @@ def test_answers_are_read_when_nobody_interrupts(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], input="1\n2\ny\n", capture_output=True, text=True)
     assert done.stdout.endswith("1 2\nend\n"), done.stderr
+
+
+def test_names_are_escaped_when_they_are_part_of_a_question() -> None:
+    program = "from runyard.cli.questions import confirm; confirm('Delete a\\x1b[2Jb?')"
+    done = subprocess.run([sys.executable, "-c", program], input="y\n", capture_output=True, text=True)
+    assert done.stderr == "Delete a\\x1b[2Jb? [y/N]: "

@@ -100,6 +100,31 @@ def test_no_byte_is_counted_twice_when_a_file_is_sent_again(tmp_path: Path) -> N
     assert (sent, max(told), told[-1]) == (3, len(CONTENT), len(CONTENT))
 
 
+@pytest.mark.parametrize("offset", [0, len(CONTENT) + 1])
+def test_upload_ends_when_the_server_says_what_cannot_be_of_its_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int
+) -> None:
+    monkeypatch.setattr("runyard.sdk.sync.file_uploads.MOST_WHOLE_BYTES", 100)
+    (tmp_path / "net.bin").write_bytes(CONTENT)
+    parts = 0
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        nonlocal parts
+        if request.method == "PATCH":
+            request.read()
+            parts += 1
+            assert parts < 100, "asked without end"
+            return httpx2.Response(200, json={"offset": offset})
+        if request.url.path.endswith("/files/uploads"):
+            return httpx2.Response(200, json=[] if request.method == "GET" else {"id": "u1", "offset": 0})
+        return httpx2.Response(200, json={**ENTITY, "name": "demo"})
+
+    with ry.Client("http://server", transport=httpx2.MockTransport(answer)) as client:
+        project = client.get_project("demo")
+        with pytest.raises(ry.UnexpectedResponse, match=f"has {offset} of {len(CONTENT)} bytes, and had 0 before"):
+            project.log_artifact("net", tmp_path / "net.bin")
+
+
 def download(server: Server, folder: Path) -> Path:
     with ry.Client("http://server", transport=httpx2.MockTransport(server)) as client:
         return client.get_project("demo").get_artifact("net").download(folder)

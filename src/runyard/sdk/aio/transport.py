@@ -138,10 +138,10 @@ class AsyncTransport:
         timeout = httpx2.Timeout(self.timeout, read=SILENT_SECONDS)
         used = self.credentials.authorization
         response = await self._client.send(self._build(call, timeout=timeout), stream=True)
-        if response.status_code == 401 and await self.refresh(used):
-            await response.aclose()
-            response = await self._client.send(self._build(call, timeout=timeout), stream=True)
         try:
+            if response.status_code == 401 and await self.refresh(used):
+                await response.aclose()
+                response = await self._client.send(self._build(call, timeout=timeout), stream=True)
             if response.status_code >= 300:
                 raise self._explain(make_answer_error(await _read(response), self.credentials.endpoint))
             yield response

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from runyard.sdk.calls import Call, FilePart, Json, get, make_path, post
-from runyard.sdk.errors import ApiError, Conflict, NotFound, RunyardError
+from runyard.sdk.errors import ApiError, Conflict, NotFound, RunyardError, UnexpectedResponse
 from runyard.sdk.local_files import LocalFile, hash_file, make_etag, make_file_address, make_upload_headers
 from runyard.sdk.local_files import call_directly as to_thread
 from runyard.sdk.retry import Attempts, is_passing
@@ -130,7 +130,11 @@ class FileUpload:
 
     def _append_rest(self) -> None:
         while self.stored < self.size:
-            self._append(min(MOST_PART_BYTES, self.size - self.stored))
+            before = self.stored
+            self._append(min(MOST_PART_BYTES, self.size - before))
+            if not before < self.stored <= self.size:
+                told = f"{self.stored} of {self.size} bytes, and had {before} before more were sent"
+                raise UnexpectedResponse(f"the server says that it has {told}")
 
     def _append(self, size: int) -> None:
         part = FilePart(path=self.file.source, start=self.stored, size=size, on_sent=self.meter.move_to)

@@ -140,10 +140,10 @@ class Transport:
         timeout = httpx2.Timeout(self.timeout, read=SILENT_SECONDS)
         used = self.credentials.authorization
         response = self._client.send(self._build(call, timeout=timeout), stream=True)
-        if response.status_code == 401 and self.refresh(used):
-            response.close()
-            response = self._client.send(self._build(call, timeout=timeout), stream=True)
         try:
+            if response.status_code == 401 and self.refresh(used):
+                response.close()
+                response = self._client.send(self._build(call, timeout=timeout), stream=True)
             if response.status_code >= 300:
                 raise self._explain(make_answer_error(_read(response), self.credentials.endpoint))
             yield response
