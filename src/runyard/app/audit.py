@@ -6,8 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 from runyard.app.core import Core
-from runyard.app.list_query import Span
-from runyard.app.model import AuditEntry, Entity, Principal
+from runyard.app.model import EVERY_ENTRY, AuditEntry, AuditFilter, Entity, Principal
 from runyard.app.ports import UnitOfWork
 
 MOST_ENTRIES = 1000
@@ -73,24 +72,13 @@ async def audit_many(
     )
 
 
-async def list_audit(
-    core: Core,
-    *,
-    project: str | None = None,
-    actor: str | None = None,
-    action: str | None = None,
-    written: Span = (None, None),
-    before: int | None = None,
-    limit: int = 100,
-    most_bytes: int,
-) -> AuditPage:
-    """A page of entries, newest first, written in a time span; `before` continues where the last page ended."""
+async def list_audit(core: Core, chosen: AuditFilter = EVERY_ENTRY, *, limit: int = 100, most_bytes: int) -> AuditPage:
+    """A page of entries, newest first; `before` of the filter continues where the last page ended."""
     limit = min(limit, MOST_ENTRIES)
     async with core.store.begin(is_read_only=True) as unit:
-        chosen: Any = {"project": project, "actor": actor, "action": action, "written": written, "before": before}
-        sizes = await unit.audit.list_sizes(**chosen, limit=limit)
+        sizes = await unit.audit.list_sizes(chosen, limit=limit)
         fitting = max(1, sum(total <= most_bytes for total in accumulate(sizes)))
-        entries = await unit.audit.list_entries(**chosen, limit=fitting)
+        entries = await unit.audit.list_entries(chosen, limit=fitting)
     is_last = len(sizes) < limit and fitting >= len(sizes)
     return AuditPage(entries=entries, next=None if is_last or not entries else entries[-1][0])
 

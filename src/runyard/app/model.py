@@ -164,6 +164,22 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which entries of the audit are listed; a field that is None chooses all."""
+
+    project: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before: int | None = None
+    """Only entries with a smaller sequence number."""
+
+
+EVERY_ENTRY = AuditFilter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SealedValue:
     """A secret's value as it is stored: encrypted (envelope encryption)."""
 

@@ -11,10 +11,12 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Literal, Protocol
 
-from runyard.app.list_query import Page, Query, Span
+from runyard.app.list_query import Page, Query
 from runyard.app.model import (
+    EVERY_ENTRY,
     Account,
     AuditEntry,
+    AuditFilter,
     Entity,
     Json,
     Lease,
@@ -493,27 +495,11 @@ class Audit(Protocol):
         """The same for several, in their order."""
 
     async def list_entries(
-        self,
-        *,
-        project: str | None = None,
-        actor: str | None = None,
-        action: str | None = None,
-        written: Span = (None, None),
-        before: int | None = None,
-        limit: int = 100,
+        self, chosen: AuditFilter = EVERY_ENTRY, *, limit: int = 100
     ) -> Sequence[tuple[int, AuditEntry]]:
-        """Entries with their sequence numbers, newest first. `written`: since and until these times."""
+        """Entries with their sequence numbers, newest first."""
 
-    async def list_sizes(
-        self,
-        *,
-        project: str | None = None,
-        actor: str | None = None,
-        action: str | None = None,
-        written: Span = (None, None),
-        before: int | None = None,
-        limit: int = 100,
-    ) -> Sequence[int]:
+    async def list_sizes(self, chosen: AuditFilter = EVERY_ENTRY, *, limit: int = 100) -> Sequence[int]:
         """The bytes of the details of the same entries."""
 
     async def delete_before(self, written_before: datetime, *, limit: int) -> int:

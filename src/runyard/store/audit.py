@@ -5,10 +5,9 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, delete, func, insert, select, type_coerce
+from sqlalchemy import ColumnElement, Select, Text, delete, func, insert, select, type_coerce
 
-from runyard.app.list_query import Span
-from runyard.app.model import AuditEntry
+from runyard.app.model import EVERY_ENTRY, AuditEntry, AuditFilter
 from runyard.store import tables
 from runyard.store.columns import LARGEST
 from runyard.store.session import MANY_ROWS, Session
@@ -34,38 +33,19 @@ class SqlAudit:
         await self._session.write_all(_ADD, map(_make_row, entries))
 
     async def list_entries(
-        self,
-        *,
-        project: str | None = None,
-        actor: str | None = None,
-        action: str | None = None,
-        written: Span = (None, None),
-        before: int | None = None,
-        limit: int = 100,
+        self, chosen: AuditFilter = EVERY_ENTRY, *, limit: int = 100
     ) -> Sequence[tuple[int, AuditEntry]]:
-        """Entries with their sequence numbers, newest first. `written`: since and until these times."""
-        chosen = _choose(project=project, actor=actor, action=action, written=written, before=before)
-        statement = select(tables.audit).where(*chosen).order_by(_columns.sequence.desc()).limit(limit)
-        is_long = limit > MANY_ROWS or _passes_over(action, written)
+        """Entries with their sequence numbers, newest first."""
+        statement = _choose(select(tables.audit), chosen, limit=limit)
+        is_long = limit > MANY_ROWS or _passes_over(chosen)
         rows = await self._session.fetch_all(statement, is_long=is_long)
         return [(row["sequence"], AuditEntry(**{name: row[name] for name in _FIELDS})) for row in rows]
 
-    async def list_sizes(
-        self,
-        *,
-        project: str | None = None,
-        actor: str | None = None,
-        action: str | None = None,
-        written: Span = (None, None),
-        before: int | None = None,
-        limit: int = 100,
-    ) -> Sequence[int]:
+    async def list_sizes(self, chosen: AuditFilter = EVERY_ENTRY, *, limit: int = 100) -> Sequence[int]:
         """The bytes of their details. JSON is stored as ASCII, so a character is a byte."""
         size = func.length(type_coerce(_columns.details, Text)).label("size")
-        chosen = _choose(project=project, actor=actor, action=action, written=written, before=before)
-        statement = select(size).where(*chosen).order_by(_columns.sequence.desc()).limit(limit)
-        is_long = _passes_over(action, written)
-        return [row["size"] for row in await self._session.fetch_all(statement, is_long=is_long)]
+        statement = _choose(select(size), chosen, limit=limit)
+        return [row["size"] for row in await self._session.fetch_all(statement, is_long=_passes_over(chosen))]
 
     async def delete_before(self, written_before: datetime, *, limit: int) -> int:
         """Delete entries that are older, at most `limit` of them, oldest first; returns how many."""
@@ -73,27 +53,28 @@ class SqlAudit:
         return await self._session.write(delete(tables.audit).where(_columns.sequence.in_(old)))
 
 
-def _choose(
-    *, project: str | None, actor: str | None, action: str | None, written: Span, before: int | None
-) -> Iterator[ColumnElement[bool]]:
-    since, until = written
-    if project is not None:
-        yield _columns.project == project
-    if actor is not None:
-        yield _columns.actor == actor
-    if action is not None:
-        yield _columns.action == action
-    if since is not None:
-        yield _columns.at >= since
-    if until is not None:
-        yield _columns.at <= until
-    if before is not None:
-        yield _columns.sequence < min(before, LARGEST)
+def _choose(statement: Select[Any], chosen: AuditFilter, *, limit: int) -> Select[Any]:
+    return statement.where(*_iter_conditions(chosen)).order_by(_columns.sequence.desc()).limit(limit)
 
 
-def _passes_over(action: str | None, written: Span) -> bool:
+def _iter_conditions(chosen: AuditFilter) -> Iterator[ColumnElement[bool]]:
+    if chosen.project is not None:
+        yield _columns.project == chosen.project
+    if chosen.actor is not None:
+        yield _columns.actor == chosen.actor
+    if chosen.action is not None:
+        yield _columns.action == chosen.action
+    if chosen.since is not None:
+        yield _columns.at >= chosen.since
+    if chosen.until is not None:
+        yield _columns.at <= chosen.until
+    if chosen.before is not None:
+        yield _columns.sequence < min(chosen.before, LARGEST)
+
+
+def _passes_over(chosen: AuditFilter) -> bool:
     """Whether any number of rows may be read for one that is chosen: no index has these columns with the sequence."""
-    return action is not None or written != (None, None)
+    return (chosen.action, chosen.since, chosen.until) != (None, None, None)
 
 
 def _make_row(entry: AuditEntry) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runyard.app.model import AuditFilter
 from runyard.app.ports import Store
 from tests.contract.store.builders import after, make_audit, make_entity
 
@@ -19,12 +20,12 @@ async def test_newest_entries_come_first_when_the_audit_is_paged(store: Store) -
 
     async with store.begin(is_read_only=True) as work:
         first = await work.audit.list_entries(limit=3)
-        rest = await work.audit.list_entries(before=first[-1][0], limit=3)
+        rest = await work.audit.list_entries(AuditFilter(before=first[-1][0]), limit=3)
         assert [entry for _, entry in [*first, *rest]] == entries[::-1]
         assert [number for number, _ in first] == sorted((number for number, _ in first), reverse=True)
-        assert await work.audit.list_entries(before=rest[-1][0]) == []
-        assert len(await work.audit.list_entries(before=10**30)) == 5
-        assert await work.audit.list_sizes(before=rest[0][0], limit=2) == [len('{"n":0}')]
+        assert await work.audit.list_entries(AuditFilter(before=rest[-1][0])) == []
+        assert len(await work.audit.list_entries(AuditFilter(before=10**30))) == 5
+        assert await work.audit.list_sizes(AuditFilter(before=rest[0][0]), limit=2) == [len('{"n":0}')]
 
 
 async def test_entries_are_those_of_the_time_span_when_one_is_given(store: Store) -> None:
@@ -35,15 +36,15 @@ async def test_entries_are_those_of_the_time_span_when_one_is_given(store: Store
     async with store.begin(is_read_only=True) as work:
 
         async def ask(**filters: Any) -> list[str | None]:
-            sizes = await work.audit.list_sizes(**filters)
-            entries = await work.audit.list_entries(**filters)
+            sizes = await work.audit.list_sizes(AuditFilter(**filters))
+            entries = await work.audit.list_entries(AuditFilter(**filters))
             assert len(sizes) == len(entries)
             return [entry.id for _, entry in entries]
 
-        assert await ask(written=(after(1), None)) == ["3", "2", "1"]
-        assert await ask(written=(None, after(1))) == ["1", "0"]
-        assert await ask(written=(after(1), after(2)), action="a") == ["2"]
-        assert await ask(written=(after(9), None)) == []
+        assert await ask(since=after(1)) == ["3", "2", "1"]
+        assert await ask(until=after(1)) == ["1", "0"]
+        assert await ask(since=after(1), until=after(2), action="a") == ["2"]
+        assert await ask(since=after(9)) == []
 
 
 async def test_entries_are_filtered_when_project_or_actor_is_given(store: Store) -> None:
@@ -56,7 +57,7 @@ async def test_entries_are_filtered_when_project_or_actor_is_given(store: Store)
 
     async def find_ids(**filters: Any) -> list[str | None]:
         async with store.begin(is_read_only=True) as work:
-            return [entry.id for _, entry in await work.audit.list_entries(**filters)]
+            return [entry.id for _, entry in await work.audit.list_entries(AuditFilter(**filters))]
 
     assert await find_ids() == [None, "3", "2", "1"]
     assert await find_ids(project="p") == ["2", "1"]

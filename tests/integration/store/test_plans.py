@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runyard.app.list_query import Query
-from runyard.app.model import Entity, Run
+from runyard.app.model import AuditFilter, Entity, Run
 from runyard.app.ports import UnitOfWork
 from runyard.store import SqlStore, open_store, tables
 from runyard.store.derived_columns import derive_columns, hash_to_shard_key
@@ -89,7 +89,10 @@ CASES: dict[str, tuple[Ask, str]] = {
     "an entity": (lambda work: work.entities.find("function", "e17", project="p17"), "pk_entities"),
     "runs of a chain of triggers": (lambda work: work.firings.count("t7", project="p7"), "ix_firings_last|uq_firings"),
     "audit": (lambda work: work.audit.list_entries(), "pk_audit"),
-    "audit of a project": (lambda work: work.audit.list_entries(project="p1"), "ix_audit_project|pk_audit"),
+    "audit of a project": (
+        lambda work: work.audit.list_entries(AuditFilter(project="p1")),
+        "ix_audit_project|pk_audit",
+    ),
 }
 
 

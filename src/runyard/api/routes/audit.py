@@ -10,7 +10,7 @@ from runyard.api.responses import format_time, made_response
 from runyard.api.routing import Routes
 from runyard.app.audit import MOST_ENTRIES, list_audit
 from runyard.app.entities import drop_nulls
-from runyard.app.model import AuditEntry, Json
+from runyard.app.model import AuditEntry, AuditFilter, Json
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/audit", tag="audit")
@@ -37,16 +37,15 @@ async def list_all(request: Request) -> Response:
     A page has fewer entries than `limit` if they are large.
     """
     parameters, context = get_parameters(request), get_context(request)
-    found = await list_audit(
-        context.core,
+    chosen = AuditFilter(
         project=parameters[PROJECT],
         actor=parameters[ACTOR],
         action=parameters[ACTION],
-        written=(parameters[SINCE], parameters[UNTIL]),
+        since=parameters[SINCE],
+        until=parameters[UNTIL],
         before=parameters[BEFORE],
-        limit=parameters[LIMIT],
-        most_bytes=context.limits.page_bytes,
     )
+    found = await list_audit(context.core, chosen, limit=parameters[LIMIT], most_bytes=context.limits.page_bytes)
 
     def make() -> Json:
         entries = [_to_json(sequence, entry) for sequence, entry in found.entries]
