@@ -195,6 +195,7 @@ class AnchorList:
     """The anchors of this installation at the engine's place."""
 
     observations: Sequence[tuple[Anchor, Observation]]
+    """They may be made when they are asked for. A slice leaves out what cannot be observed: it is shorter then."""
     is_complete: bool
     """False if a part could not be read: then absence from the list means nothing."""
 

@@ -143,17 +143,19 @@ class Reconciler:
         if self._engine is None:
             return 0
         listed = await call_engine(self._engine.list_anchors(), seconds=self._pace.call_seconds)
+        is_complete = listed.is_complete
         present: set[str] = set()
         running: list[Anchor] = []
         for start in range(0, len(listed.observations), OFFERED_AT_ONCE):
             # Each part is made now and forgotten: an engine may make observations only when they are asked for.
             part = listed.observations[start : start + OFFERED_AT_ONCE]
+            is_complete &= len(part) == min(OFFERED_AT_ONCE, len(listed.observations) - start)
             await self._offer([seen for _, seen in part])
             present.update(anchor.uid for anchor, seen in part if seen.seen is not Seen.HELD)
             running += [anchor for anchor, seen in part if seen.seen is Seen.RUNNING]
         if attend:
             await self._attend(running)
-        return await self._wake_missing(present) if listed.is_complete else 0
+        return await self._wake_missing(present) if is_complete else 0
 
     async def _offer(self, observations: Sequence[Observation]) -> None:
         """Offer them to the lane in parts, so that many do not hold the event loop."""

@@ -195,7 +195,7 @@ class RunWatch:
         return ObservedAnchors(listed, lambda objects: self._complete(observe_run(objects)), self._note_failure)
 
     def _note_failure(self, run_key: str) -> None:
-        """Of a run that could not be observed: log the exception, and let no list be complete that lacks the run."""
+        """Of a run that could not be observed: log the exception, and let no later list count as complete."""
         _log.exception("a run could not be observed", extra={"run_key": run_key})
         self._cache.incomplete_runs.add(run_key)
 

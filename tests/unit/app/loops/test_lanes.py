@@ -1,7 +1,7 @@
 """Stops and reports do not wait for creations, and a store that stumbles loses and cancels nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runyard.app.engine import Observation
+from runyard.app.engine import Anchor, AnchorList, Observation
 from runyard.app.loops import reconcile
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import OFFERED_AT_ONCE
@@ -144,6 +144,37 @@ async def test_missing_anchor_is_believed_when_the_engine_was_asked_for_it(world
     assert (await world.get()).state == "RUNNING"
     await loop.reconcile_due()
     assert ((await world.get()).state, (await world.get()).reason) == ("ERROR", "run.lost")
+
+
+class _WithoutFirst(Sequence[tuple[Anchor, Observation]]):
+    """Observations of which the first cannot be made."""
+
+    def __init__(self, listed: Sequence[tuple[Anchor, Observation]]) -> None:
+        self._listed = listed
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._listed[index][1:] if isinstance(index, slice) else self._listed[index]
+
+
+async def test_missing_anchor_is_not_believed_when_an_observation_of_the_list_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.submit()
+    await world.settle()
+    loop, listed = world.make_loop(), await world.engine.list_anchors()
+    assert listed.is_complete and len(listed.observations) == 1
+    world.engine.things.clear()
+
+    async def list_anchors() -> AnchorList:
+        return replace(listed, observations=_WithoutFirst(listed.observations))
+
+    monkeypatch.setattr(world.engine, "list_anchors", list_anchors)
+    assert await loop.compare_all() == 0
+    listed = replace(listed, observations=())
+    assert await loop.compare_all() == 1
 
 
 async def test_run_is_released_again_when_its_engine_forgot_that_it_waits(world: World) -> None:
