@@ -93,6 +93,6 @@ def _describe_holder(database: Path, holder: str) -> str:
     if holder == str(os.getpid()):
         who = f"this process ({holder}) already"
     return (
-        f"the database {database} is in use by {who}; SQLite serves one process: stop that one, or use PostgreSQL "
-        "for several"
+        f"the database {database} is in use by {who}; SQLite serves one process: stop that one, take another data "
+        "directory, or use PostgreSQL for several"
     )

@@ -223,6 +223,27 @@ async def test_little_is_read_ahead_when_nobody_receives() -> None:
     assert 0 < total - rest <= 2 * READ_AHEAD_BYTES
 
 
+async def test_pieces_are_gathered_and_the_last_ones_are_not_kept_back_when_they_come_without_a_pause() -> None:
+    piece, pieces = b"0123456789" * 10, 20_000
+    is_received = asyncio.Event()
+
+    async def pour(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED)
+        for _number in range(pieces):
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)  # the receiver could take every piece by itself
+        await is_received.wait()  # nothing more comes, and the connection stays open
+
+    async with tunnel_to(pour) as tunnel:
+        sizes = []
+        while sum(sizes) < len(piece) * pieces:
+            sizes.append(len(await tunnel.receive()))
+        is_received.set()
+    assert sum(sizes) == len(piece) * pieces
+    assert len(sizes) < pieces / 10
+
+
 async def test_disconnected_when_the_peer_resets() -> None:
     async def reset(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(SWITCHED)
