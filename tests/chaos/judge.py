@@ -184,8 +184,20 @@ def _is_alive(evidence: Evidence, at: float) -> bool:
         if pod.ended_at is not None
         and (pod.phase == "Succeeded" or (evidence.workload.backoff_limit == 0 and not pod.is_disrupted))
     ]
+    finished += _list_failures(evidence)[evidence.workload.backoff_limit :]
     # Times of the cluster have whole seconds, rounded down.
     return not any(moment <= at for moment in finished)
+
+
+def _list_failures(evidence: Evidence) -> list[float]:
+    """When pods failed by themselves. One that is disrupted only afterwards has used up a retry, whoever counts late."""
+    moments = []
+    for pod in evidence.pods:
+        disrupted = pod.conditions.get("DisruptionTarget", {}).get("lastTransitionTime")
+        failed = [end.finished_at for end in pod.ends.values() if end.exit_code and end.finished_at]
+        if failed and (disrupted is None or disrupted > max(failed)):
+            moments.append(read_time(max(failed)))
+    return sorted(moments)
 
 
 def find_orphans(evidence: Evidence) -> Iterator[str]:

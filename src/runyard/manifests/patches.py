@@ -139,20 +139,31 @@ class Stop(AnchorPatch):
 class Settle(AnchorPatch):
     """Lets Kubernetes delete a Job that has ended, once its log is stored."""
 
-    ttl_seconds: int
-    """Those that its annotation states."""
+    ttl_seconds: int | None
+    """Those that its annotation states; None: it has none, and the Job is kept."""
+    ends_job: bool = False
+    """Its controller has not ended the Job yet. A pod that is evicted, or whose node is lost, before it has counted the
+    pod's failure does not use up a retry: it would start another, of a run that has ended."""
 
     def __post_init__(self) -> None:
         AnchorPatch.__post_init__(self)
         if self.kind != "Job":
             raise ValueError("only a Job has a TTL")
-        _check_number("ttl_seconds", self.ttl_seconds, most=2**31 - 1)
+        if self.ttl_seconds is not None:
+            _check_number("ttl_seconds", self.ttl_seconds, most=2**31 - 1)
+        elif not self.ends_job:
+            raise ValueError("a patch without a TTL, and of a Job that has ended, changes nothing")
 
     def _make_operations(self) -> list[Operation]:
-        return [
-            {"op": "test", "path": _point(TTL_ANNOTATION), "value": str(self.ttl_seconds)},
-            {"op": "add", "path": "/spec/ttlSecondsAfterFinished", "value": self.ttl_seconds},
-        ]
+        ttl: list[Operation] = []
+        if self.ttl_seconds is not None:
+            ttl = [
+                {"op": "test", "path": _point(TTL_ANNOTATION), "value": str(self.ttl_seconds)},
+                {"op": "add", "path": "/spec/ttlSecondsAfterFinished", "value": self.ttl_seconds},
+            ]
+        # No retries, and a deadline that has passed: the controller ends the Job for whichever it sees first.
+        limits = {"backoffLimit": 0, "activeDeadlineSeconds": END_SECONDS} if self.ends_job else {}
+        return [*ttl, *({"op": "add", "path": f"/spec/{name}", "value": value} for name, value in limits.items())]
 
 
 @final

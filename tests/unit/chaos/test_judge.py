@@ -172,6 +172,29 @@ def test_work_has_ended_with_its_pod_when_its_node_lost_the_container() -> None:
     assert judge_pod(ended_at=BEFORE, conditions=[{"type": "DisruptionTarget", "status": "True"}])
 
 
+def test_work_has_ended_when_its_pods_have_used_up_the_retries() -> None:
+    entry = make_entry("patch", "jobs", request=[{"op": "add", "path": "/spec/backoffLimit", "value": 0}])
+
+    def judge_pods(*disrupted: str | None, retries: int = 1) -> bool:
+        conditions = [
+            [] if at is None else [{"type": "DisruptionTarget", "status": "True", "lastTransitionTime": at}]
+            for at in disrupted
+        ]
+        pods = [
+            make_sighting(
+                "pods", f"p{n}", status={"phase": "Failed", "conditions": some}, ends={0: ContainerEnd(7, "", ENDED)}
+            )
+            for n, some in enumerate(conditions)
+        ]
+        evidence = make_evidence("ERROR", exit_code=7, pods=pods, entries=[entry], anchors=[make_sighting("jobs", "j")])
+        return "live work ended" in judge(replace(evidence, workload=replace(WORKLOAD, backoff_limit=retries)))
+
+    assert not judge_pods(None, None)
+    assert judge_pods(None, None, retries=2)
+    assert not judge_pods(None, AFTER)  # it had failed by itself before its node was lost
+    assert judge_pods(None, "2026-01-01T00:00:05Z")
+
+
 def test_end_of_a_pod_is_the_write_of_its_status_when_the_witness_sees_it_later() -> None:
     fields = [
         {"manager": "kube-controller-manager", "time": AFTER},

@@ -63,6 +63,15 @@ def test_job_gets_only_the_ttl_that_was_admitted_when_it_is_settled() -> None:
     assert read(Settle(kind="Job", ttl_seconds=60, **WHERE)) == [*EXPECTED, admitted, ttl]
 
 
+def test_job_starts_no_further_pod_when_it_is_settled_before_its_controller_has_ended_it() -> None:
+    ended = [
+        {"op": "add", "path": "/spec/backoffLimit", "value": 0},
+        {"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 1},
+    ]
+    assert read(Settle(kind="Job", ttl_seconds=None, ends_job=True, **WHERE)) == [*EXPECTED, *ended]
+    assert read(Settle(kind="Job", ttl_seconds=60, ends_job=True, **WHERE))[-2:] == ended
+
+
 def test_pod_is_ended_in_place_when_it_is_the_one_that_was_seen() -> None:
     patch = EndPod(name="run-r1-x-abcde", namespace="runs", uid="p")
     assert (patch.api_version, patch.kind) == ("v1", "Pod")
@@ -141,6 +150,7 @@ def test_patch_is_not_made_when_the_anchor_has_seen_a_newer_generation(make: Any
         lambda: Stop(kind="Deployment", is_suspended=True, **WHERE),
         lambda: Settle(kind="Deployment", ttl_seconds=1, **WHERE),
         lambda: Settle(kind="Job", ttl_seconds=-1, **WHERE),
+        lambda: Settle(kind="Job", ttl_seconds=None, **WHERE),
         lambda: Settle(kind="Job", ttl_seconds=2**31, **WHERE),
         lambda: EndPod(name="", namespace="runs", uid="p"),
     ],
@@ -156,7 +166,7 @@ def test_patches_hold_nothing_else_when_they_are_listed() -> None:
     assert {kind: {field.name for field in fields(kind)} for kind in kinds} == {
         Release: where | {"replicas"},
         Stop: where | {"is_suspended"},
-        Settle: where | {"ttl_seconds"},
+        Settle: where | {"ttl_seconds", "ends_job"},
         EndPod: {"name", "namespace", "uid"},
         TakeServiceName: {"service", "uid", "resource_version", "served"},
     }

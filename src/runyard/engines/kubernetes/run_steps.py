@@ -207,7 +207,7 @@ class RunSteps:
                 return await self._delete_anchor(assignment, target)
             if not await self._delete_secret(assignment, target):
                 return False
-            return await self._set_ttl(assignment, target, anchor)
+            return await self._finish_job(assignment, target, anchor, has_succeeded=seen.seen is Seen.SUCCEEDED)
 
     async def remove(self, anchor: Anchor) -> None:
         """Delete the anchor of that UID. It stays, being deleted, until its pods are gone."""
@@ -334,16 +334,21 @@ class RunSteps:
         )
         return is_deleted and await self._delete_secret(assignment, target)
 
-    async def _set_ttl(self, assignment: Assignment, target: _Target, anchor: AnchorView | None) -> bool:
+    async def _finish_job(
+        self, assignment: Assignment, target: _Target, anchor: AnchorView | None, *, has_succeeded: bool
+    ) -> bool:
+        """Set the TTL of a Job, and let it start no further pod: its pods tell its end before its controller does."""
         seconds = assignment.effective.ttl_seconds
-        if target.kind != "Job" or seconds is None:
-            return True
         for _ in range(MOST_ATTEMPTS):
             if anchor is None:
                 return True
+            ends_job = not has_succeeded and not _has_ended(anchor)
+            if target.kind != "Job" or (seconds is None and not ends_job):
+                return True
             if get_generation(anchor) > assignment.generation:
                 return False
-            if await self._patch(Settle(**self._address(target, anchor, assignment), ttl_seconds=seconds)):
+            patch = Settle(**self._address(target, anchor, assignment), ttl_seconds=seconds, ends_job=ends_job)
+            if await self._patch(patch):
                 return True
             anchor = await self._read_live(target)
         raise _give_up(target)

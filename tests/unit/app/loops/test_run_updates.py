@@ -1,14 +1,18 @@
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from runyard.app.engine import EngineRefusal, Observation
+from runyard.app.engine import EngineRefusal, EngineUnavailable, Observation
 from runyard.app.loops.assignments import make_assignment
 from runyard.app.loops.deadlines import Deadline
 from runyard.app.loops.run_updates import (
     NAME_NOTE,
+    clear_engine_failure,
+    find_failing_since,
     hand_over,
+    record_engine_failure,
     record_observation,
     request_stop,
     settle,
@@ -148,3 +152,19 @@ def test_stop_is_not_repeated_earlier_when_something_else_is_reported() -> None:
     change = record_observation(seen, now=START)(run)
     assert change is not None
     assert (change.moves, change.due_in) == ((), UNCHANGED)
+
+
+def test_ended_run_keeps_the_reason_for_its_end_when_calls_for_its_settlement_fail() -> None:
+    error = EngineUnavailable(Reason.KUBE_PERMISSIONS, "cannot settle")
+    decide = record_engine_failure(error, now=START, where=None)
+    ended = make_run("r1", state="ERROR", reason="memory.exceeded", message="it took 2 GiB")
+    change = decide(ended)
+    assert change is not None
+    assert change.values.keys() == {"status"}
+    failing = replace(ended, **change.values)
+    assert find_failing_since(failing) == START
+    assert decide(failing) is None
+    assert clear_engine_failure(failing) == {"status": {}}
+    told = decide(replace(ended, state="COMPLETED", reason=None, message=None))
+    assert told is not None
+    assert told.values["reason"] == "kube.permissions"

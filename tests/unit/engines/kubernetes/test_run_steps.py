@@ -16,12 +16,14 @@ from runyard.engines.kubernetes.rendered_runs import RenderedRuns
 from runyard.engines.kubernetes.run_steps import RunSteps
 from runyard.engines.kubernetes.run_watch import RunWatch, view_anchor
 from runyard.engines.kubernetes.service_names import ServiceNames
+from runyard.engines.kubernetes.views import PodView, read_view
 from runyard.kube import Client
 from runyard.manifests.identity import PlatformInputs
 from runyard.spec.environment import SecretUse
 from tests.contract.engine.lab import FixedAccess, Lab, assign, assign_again
 from tests.unit.engines.kubernetes.fake_cluster import FakeClient, FakeCluster
-from tests.unit.engines.kubernetes.test_cluster_cache import NAMESPACE, make_cache
+from tests.unit.engines.kubernetes.test_cluster_cache import NAMESPACE, make_cache, put
+from tests.unit.engines.kubernetes.test_run_watch import make_ended_pod
 from tests.unit.manifests.samples import make_volume
 
 PLATFORM = PlatformInputs(endpoint="http://server.test:8080", has_token=True)
@@ -315,6 +317,26 @@ async def test_a_settle_needs_no_look_at_the_secret_when_this_process_wrote_it()
 def fail(run: Assignment, generation: int) -> Assignment:
     """The run after it has failed: nobody can resume it."""
     return replace(renew(run, generation), can_be_resumed=False)
+
+
+@pytest.mark.parametrize("exit_code", [0, 7])
+async def test_job_is_ended_when_its_run_has_failed_and_its_controller_may_start_another_pod(exit_code: int) -> None:
+    """A pod that is disrupted before the controller has counted its failure does not use up a retry."""
+    cluster = FakeCluster()
+    server, run = Server(cluster), make_run()
+    uid = await server.steps.ensure_anchor(run)
+    await server.steps.release(run, uid)
+    put(server.cache, server.cache.pods, read_view(PodView, make_ended_pod(exit_code, run_uid=run.run_uid)))
+    assert await server.steps.settle(run, uid)
+    job = cluster.find("Job")
+    assert job is not None
+    ended = {"backoffLimit": 0, "activeDeadlineSeconds": 1}
+    assert (job["spec"].items() >= ended.items()) is (exit_code == 7)
+    server.client.requests.clear()
+    job["status"] = {"conditions": [{"type": "Failed" if exit_code else "Complete", "status": "True"}]}
+    server.watch()
+    assert await server.steps.settle(run, uid)
+    assert list_requests(server, "Job") == []
 
 
 @pytest.mark.parametrize("choose", [use_same, use_restarted], ids=["same process", "another replica"])
