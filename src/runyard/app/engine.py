@@ -214,6 +214,8 @@ class LogSource:
     The engine does not know what was stored before it was opened. So the Core leaves out as many of these as it has
     stored pods that the engine does not list anymore.
     """
+    since: datetime | None = field(default=None, compare=False)
+    """No line is older, if the engine knows: where a gap begins when it knows nothing else of the output anymore."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

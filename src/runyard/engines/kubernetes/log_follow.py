@@ -7,7 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 from runyard.app.engine import EngineRefusal, EngineUnavailable, LogChunk, LogGap, LogSource
 from runyard.domain.reasons import Reason
-from runyard.engines.kubernetes.log_gaps import END, Cause, explain_removal, from_nanoseconds, make_gap, parse_time
+from runyard.engines.kubernetes.log_gaps import (
+    END,
+    Cause,
+    explain_removal,
+    from_nanoseconds,
+    is_on_lost_node,
+    make_gap,
+    parse_time,
+)
 from runyard.engines.kubernetes.log_sources import (
     can_never_start,
     find_span,
@@ -15,6 +23,8 @@ from runyard.engines.kubernetes.log_sources import (
     is_never_restarted,
     is_replaced_twice,
     is_running,
+    is_start_awaited,
+    may_have_gone_on,
     to_instance_object,
 )
 from runyard.engines.kubernetes.pod_cache import PodCache
@@ -221,7 +231,8 @@ class SourceFollow:
         A node whose container runtime restarts says the same as one that has removed the log. So only the log of an
         instance that has ended is given up: one that runs will print more, also if its pod is being deleted.
         """
-        is_over = has_ended(pod, self._source) or (can_never_start(pod) and not is_running(pod, self._source))
+        is_over = has_ended(pod, self._source) and not is_start_awaited(pod, self._source)
+        is_over = is_over or (can_never_start(pod) and not is_running(pod, self._source))
         if not is_over or (_is_kept(pod) and not self._is_given_up()):
             raise _unavailable(error) from error
         return self._make_gap(explain_removal(pod, Cause.REMOVED), error)
@@ -229,7 +240,8 @@ class SourceFollow:
     async def _end_unconfirmed(self, error: LogsUnconfirmed, followed: PodView) -> LogGap | None:
         """The gap behind a follow that the server ended as if all was read, and whose end cannot be confirmed.
 
-        None if the follow was there when the instance ended. A kubelet that dies ends it before that.
+        None if the follow was there when the instance ended. A kubelet that dies ends it before that, and on a lost
+        node nobody can tell when.
         """
         cause = None if error.gap is None else error.gap.cause
         live = await self._find_live_pod(followed)
@@ -238,7 +250,7 @@ class SourceFollow:
         gone = None if live is not None else await self._find_gone()
         pod = live if gone is None else gone.pod
         is_last_state = gone is None or gone.is_final
-        if pod is not None and is_last_state and has_ended(pod, self._source):
+        if pod is not None and is_last_state and has_ended(pod, self._source) and not is_on_lost_node(pod):
             # If the end of the instance is not known, this is a later one: that of its pod.
             _, finished_at = find_span(pod, self._source)
             if finished_at is not None and is_read_to_end(error, finished_at):
@@ -307,13 +319,14 @@ class SourceFollow:
         began, ended = find_run_span(self._cache, self._source.run_uid) if pod is None else find_span(pod, self._source)
         if since is None and self._position is not None and self._position.written_ns:
             since = self._position.written_ns
-        return make_gap(
-            cause,
-            since=from_nanoseconds(since) or began,
-            until=from_nanoseconds(until) or ended,
-            now=datetime.now(UTC),
-            position=position,
-        )
+        now, began = datetime.now(UTC), began or self._source.since
+        begin, end = from_nanoseconds(since) or began, from_nanoseconds(until) or ended
+        if begin is not None and began is not None:
+            begin = max(begin, began)  # a container that could not be started began in 1970
+        removed_at = None if pod is None else parse_time(pod.metadata.deleted_at or "")
+        if position == END and pod is not None and removed_at is not None and may_have_gone_on(pod, self._source):
+            end = max(end or removed_at, min(removed_at, now))
+        return make_gap(cause, since=begin, until=end, now=now, position=position)
 
 
 class _Turns:

@@ -6,6 +6,7 @@ An output is known by pod, container and instance: the restart count of the cont
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from runyard.app.engine import LogSource
 from runyard.engines.kubernetes.log_gaps import is_on_lost_node, parse_time
@@ -31,15 +32,16 @@ def list_sources(run_uid: str, pods: Sequence[PodView], gone_pods: Sequence[Gone
     for pod, is_final in (*((gone.pod, tells_all(gone)) for gone in gone_pods), *((pod, True) for pod in pods)):
         # The kubelet calls an end unknown if it finds no container; on a node that was lost one has probably run.
         is_believed = is_on_lost_node(pod)
+        make = partial(LogSource, run_uid=run_uid, pod=pod.metadata.name, since=parse_time(pod.metadata.created_at))
         for status in (*pod.status.init_containers, *pod.status.containers):
             for instance, began_at in _iter_instances(status, is_unknown_believed=is_believed):
-                source = LogSource(run_uid=run_uid, pod=pod.metadata.name, container=status.name, instance=instance)
+                source = make(container=status.name, instance=instance)
                 # A kubelet counts a restart too if it cannot find a container, as after an eviction. It does start one
                 # again that it could not start, and then says when.
                 if began_at or not (instance and is_never_restarted(pod, replace(source, instance=0))):
                     found.setdefault(source, began_at or pod.metadata.created_at)
         if is_start_unknown(pod, is_final=is_final):
-            source = LogSource(run_uid=run_uid, pod=pod.metadata.name, container=CONTAINER)
+            source = make(container=CONTAINER)
             found.setdefault(source, pod.metadata.created_at)
     return sorted(found, key=found.__getitem__)[-MOST_LISTED_SOURCES:]
 
@@ -101,6 +103,23 @@ def is_start_unknown(pod: PodView, *, is_final: bool) -> bool:
 def can_never_start(pod: PodView) -> bool:
     """Whether no container of the pod is started anymore."""
     return _has_pod_ended(pod) or bool(pod.metadata.deleted_at)
+
+
+def may_have_gone_on(pod: PodView, source: LogSource) -> bool:
+    """Whether the container may have been started again after this instance, and nobody said so."""
+    status = _find_status(pod, source.container)
+    if status is None or is_never_restarted(pod, replace(source, instance=0)):
+        return False
+    return source.instance >= max((instance for instance, _ in _iter_instances(status)), default=0)
+
+
+def is_start_awaited(pod: PodView, source: LogSource) -> bool:
+    """Whether the instance could not be started, and its container may be started once more."""
+    status = _find_status(pod, source.container)
+    ended = None if status is None else status.state.terminated or status.last_state.terminated
+    # A container that could not be started began in 1970.
+    has_failed = ended is not None and (ended.started_at or "") < pod.metadata.created_at
+    return has_failed and may_have_gone_on(pod, source) and not can_never_start(pod)
 
 
 def is_replaced_twice(pod: PodView, source: LogSource) -> bool:
