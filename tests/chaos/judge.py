@@ -190,7 +190,7 @@ def _is_alive(evidence: Evidence, at: float) -> bool:
 
 
 def _list_failures(evidence: Evidence) -> list[float]:
-    """When pods failed by themselves. One that is disrupted only afterwards has used up a retry, whoever counts late."""
+    """When pods failed by themselves. One that is disrupted afterwards has used up a retry, whoever counts late."""
     moments = []
     for pod in evidence.pods:
         disrupted = pod.conditions.get("DisruptionTarget", {}).get("lastTransitionTime")

@@ -294,7 +294,7 @@ class _BulkReads:
         now = self._clock()
         self._receives = self._receives + 1 if now - self._last < _BULK_PAUSE_SECONDS else 0
         self._last = now
-        if self._timer is None and self._receives >= _BULK_RECEIVES and self._connection is not None:
+        if self._timer is None and self._receives >= _BULK_RECEIVES:
             self._wake_at(BULK_BYTES)
             self._watch_for_pause()
 
@@ -304,16 +304,16 @@ class _BulkReads:
 
     def _watch_for_pause(self) -> None:
         self._timer = None
-        if self._connection is None:
-            return
         left = self._last + _BULK_PAUSE_SECONDS - self._clock()
-        if left > 0:
+        if left > 0 and self._connection is not None:
             self._timer = asyncio.get_running_loop().call_later(left, self._watch_for_pause)
         else:
             self._receives = 0
             self._wake_at(1)
 
     def _wake_at(self, size_bytes: int) -> None:
+        if self._connection is None:
+            return
         with suppress(OSError):
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size_bytes)
 

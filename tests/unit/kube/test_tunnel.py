@@ -236,7 +236,7 @@ async def test_pieces_are_gathered_and_the_last_ones_are_not_kept_back_when_they
         await is_received.wait()  # nothing more comes, and the connection stays open
 
     async with tunnel_to(pour) as tunnel:
-        sizes = []
+        sizes: list[int] = []
         while sum(sizes) < len(piece) * pieces:
             sizes.append(len(await tunnel.receive()))
         is_received.set()

@@ -165,7 +165,8 @@ async def test_missing_anchor_is_not_believed_when_an_observation_of_the_list_fa
     await world.submit()
     await world.settle()
     loop, listed = world.make_loop(), await world.engine.list_anchors()
-    assert listed.is_complete and len(listed.observations) == 1
+    assert listed.is_complete
+    assert len(listed.observations) == 1
     world.engine.things.clear()
 
     async def list_anchors() -> AnchorList:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from runyard.app.engine import Anchor, EngineUnavailable, LogChunk, LogGap, LogSource
 from runyard.engines.kubernetes import log_follow, run_logs
+from runyard.engines.kubernetes.log_sources import list_sources
 from runyard.engines.kubernetes.run_logs import RunLogs
 from runyard.engines.kubernetes.run_objects import GonePod
 from runyard.engines.kubernetes.views import PodView
@@ -371,10 +372,51 @@ async def test_last_state_is_not_believed_when_the_deletion_was_missed() -> None
 async def test_gap_says_that_the_node_was_lost_when_the_follow_ended_and_its_pod_went_with_the_node() -> None:
     cache = make_cache()
     orphaned = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
-    cache.lose(make_pod(running(), uid="u1", conditions=[orphaned]))
-    cache.pods = [make_pod(running(), uid="u1")]
-    async with playing(pods=[pod(), refuse(404, "NotFound")], logs=[answer(ONE_TWO)]) as (client, _):
-        assert list_causes(await follow(client, cache)) == ["node lost"]
+    for last in (running(), ended()):  # the follow ended in the second in which the container did, before or after it
+        cache.lose(make_pod(last, uid="u1", conditions=[orphaned]))
+        cache.pods = [make_pod(running(), uid="u1")]
+        async with playing(pods=[pod(), refuse(404, "NotFound")], logs=[answer(ONE_TWO)]) as (client, _):
+            assert list_causes(await follow(client, cache)) == ["node lost"]
+        cache.gone.clear()
+
+
+NEVER_BEGAN = {"exitCode": 128, "reason": "StartError", "startedAt": "1970-01-01T00:00:00Z", "finishedAt": NOON}
+UNSTARTED = {"name": "main", "restartCount": 0, "state": {"terminated": NEVER_BEGAN}}
+RESTARTED = {"restartPolicy": "Always", "containers": [{"name": "main"}]}
+
+
+async def test_gap_lasts_until_the_pod_was_removed_when_a_later_instance_may_have_run_of_which_nobody_heard() -> None:
+    removed = "2026-11-16T12:00:44Z"
+    for policy, until in (("Always", removed), ("Never", NOON)):
+        cache = make_cache()
+        spec = {"restartPolicy": policy, "containers": [{"name": "main"}]}
+        cache.lose(make_pod(UNSTARTED, uid="u1", deleted=removed, phase="Failed", spec=spec, created=NOON))
+        async with playing(pods=[refuse(404, "NotFound")], logs=[answer(GONE)]) as (client, _):
+            (gap,) = await follow(client, cache)
+        assert isinstance(gap, LogGap)
+        assert (gap.since, gap.until) == (datetime.fromisoformat(NOON), datetime.fromisoformat(until))
+
+
+async def test_log_is_awaited_when_a_container_could_not_be_started_and_is_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_logs, "UNREADABLE_SECONDS", 0.0)
+    cache = PlayedCache(make_pod(UNSTARTED, uid="u1", spec=RESTARTED))
+    async with playing(pods=[pod("terminated")], logs=[answer(GONE)]) as (client, _):
+        logs = RunLogs(client, cache)
+        for _attempt in range(3):
+            with pytest.raises(EngineUnavailable, match="unable to retrieve"):
+                await follow(client, cache, logs=logs)
+        cache.pods = [make_pod(running(restarts=1, lastState=UNSTARTED["state"]), uid="u1", spec=RESTARTED)]
+        assert list_causes(await follow(client, cache, logs=logs)) == ["log removed"]
+
+
+async def test_gap_begins_with_the_pod_when_nothing_else_is_known_of_it_anymore() -> None:
+    (source,) = list_sources(RUN, [make_pod(running(), created="2026-11-16T11:59:00Z")], [])
+    async with playing(pods=[], logs=[]) as (client, _):
+        (gap,) = await follow(client, PlayedCache(), source=source)
+    assert isinstance(gap, LogGap)
+    assert gap.since == datetime.fromisoformat("2026-11-16T11:59:00Z")
 
 
 async def test_log_counts_as_removed_only_when_the_node_says_so_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
