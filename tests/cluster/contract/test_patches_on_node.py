@@ -109,6 +109,13 @@ def test_job_makes_no_pods_when_it_is_stopped_before_any_started(cluster: Cluste
     assert get(cluster, restricted, f"job {where['name']}", "{.status.conditions[0].type}") == "Suspended"
 
 
+def evict(cluster: Cluster, pod: dict[str, Any]) -> None:
+    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+    cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
+
+
 @pytest.mark.parametrize(("disruptions", "pods"), [(None, 2), ("count", 1)])
 def test_job_starts_another_pod_when_the_first_is_evicted(
     cluster: Cluster, restricted: str, disruptions: str | None, pods: int
@@ -116,13 +123,7 @@ def test_job_starts_another_pod_when_the_first_is_evicted(
     where = start(cluster, script(TALKING, disruptions=disruptions), identify(restricted))
     wait_for_log(cluster, restricted, "first words")
     (pod,) = list_pods(cluster, restricted)
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod["metadata"]["name"], "namespace": restricted},
-    }
-    path = f"/api/v1/namespaces/{restricted}/pods/{pod['metadata']['name']}/eviction"
-    cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+    evict(cluster, pod)
 
     job = f"job/{where['name']}"
     if pods == 1:
@@ -133,6 +134,19 @@ def test_job_starts_another_pod_when_the_first_is_evicted(
     wait_for(lambda: pod["metadata"]["uid"] not in [each["metadata"]["uid"] for each in list_pods(cluster, restricted)])
     wait_for_log(cluster, restricted, "first words")
     assert get(cluster, restricted, job, "{.status.failed}") == ""
+
+
+def test_job_starts_no_further_pod_when_it_is_settled_before_its_controller_has_counted_the_evicted_one(
+    cluster: Cluster, restricted: str
+) -> None:
+    slow = "trap 'sleep 3; exit 7' TERM; echo first words; while true; do sleep 0.1; done"
+    where = start(cluster, script(slow, backoff_limit=3, grace_period_seconds=30), identify(restricted))
+    wait_for_log(cluster, restricted, "first words")
+    (pod,) = list_pods(cluster, restricted)
+    evict(cluster, pod)
+    send(cluster, Settle(ttl_seconds=None, ends_job=True, **where, generation=1))
+    wait(cluster, restricted, f"job/{where['name']}", until="condition=failed")
+    assert {one["metadata"]["uid"] for one in list_pods(cluster, restricted)} <= {pod["metadata"]["uid"]}
 
 
 def test_function_is_started_by_the_launcher_when_it_has_no_command(cluster: Cluster, restricted: str) -> None:

@@ -196,10 +196,12 @@ class RunSteps:
                 return False
             objects = self._cache.collect(anchor)
             seen = observe_run(objects)
-            if seen.seen in (Seen.PENDING, Seen.RUNNING):
+            is_live = seen.seen in (Seen.PENDING, Seen.RUNNING)
+            if is_live and anchor.metadata.annotations.wish != "stop":
                 return False
-            if any(not is_finished(pod) for pod in objects.pods):
-                await self.stop(assignment, uid)  # a pod that can never start still waits
+            if is_live or any(not is_finished(pod) for pod in objects.pods):
+                # A pod that can never start still waits, or one took the place of another that was disrupted meanwhile.
+                await self.stop(assignment, uid)
                 return False
             is_service = target.kind == "Deployment"
             is_kept = seen.seen is Seen.STOPPED and assignment.can_be_resumed if is_service else _has_run(objects)

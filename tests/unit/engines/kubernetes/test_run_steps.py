@@ -1,6 +1,7 @@
 """Steps of runs that meet: of two servers, or of one whose loops work side by side."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,11 +19,12 @@ from runyard.engines.kubernetes.run_watch import RunWatch, view_anchor
 from runyard.engines.kubernetes.service_names import ServiceNames
 from runyard.engines.kubernetes.views import PodView, read_view
 from runyard.kube import Client
+from runyard.kube.resources import PODS
 from runyard.manifests.identity import PlatformInputs
 from runyard.spec.environment import SecretUse
 from tests.contract.engine.lab import FixedAccess, Lab, assign, assign_again
 from tests.unit.engines.kubernetes.fake_cluster import FakeClient, FakeCluster
-from tests.unit.engines.kubernetes.test_cluster_cache import NAMESPACE, make_cache, put
+from tests.unit.engines.kubernetes.test_cluster_cache import NAMESPACE, make_cache, make_pod_body, put
 from tests.unit.engines.kubernetes.test_run_watch import make_ended_pod
 from tests.unit.manifests.samples import make_volume
 
@@ -337,6 +339,26 @@ async def test_job_is_ended_when_its_run_has_failed_and_its_controller_may_start
     server.watch()
     assert await server.steps.settle(run, uid)
     assert list_requests(server, "Job") == []
+
+
+async def test_pod_is_ended_when_it_took_the_place_of_another_after_the_run_was_stopped() -> None:
+    server, run = Server(FakeCluster()), make_run()
+    uid = await server.steps.ensure_anchor(run)
+    await server.steps.release(run, uid)
+    another = make_pod_body(run.run_uid, "b", uid=None, created="2026-01-01T00:00:09Z")
+    another["status"]["phase"] = "Running"
+    await server.client.send_encoded("POST", PODS, json.dumps({**another, "kind": "Pod"}).encode())
+    put(server.cache, server.cache.pods, read_view(PodView, another))
+    assert not await server.steps.settle(run, uid)  # a run that nobody stopped goes on
+    assert list_requests(server, "Job")[2:] == list_requests(server, "Pod")[1:] == []
+    job = server.cluster.find("Job")
+    assert job is not None
+    job["metadata"]["annotations"] |= {"runyard.io/wish": "stop", GENERATION: "2"}
+    server.watch()
+    assert not await server.steps.settle(renew(run, 2), uid)
+    pod = server.cluster.find("Pod")
+    assert pod is not None
+    assert pod["spec"]["activeDeadlineSeconds"] == 1
 
 
 @pytest.mark.parametrize("choose", [use_same, use_restarted], ids=["same process", "another replica"])
