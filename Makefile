@@ -12,7 +12,7 @@ TESTS ?= tests
 CODE := src testbed tests bench examples conftest.py
 # Tests wait more than they compute, so there are more workers than cores. A worker takes one file after the other,
 # in the order of tests/schedule.py.
-WORKERS ?= 3
+WORKERS ?= 4
 PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # A run starts some hundred interpreters: without bytecode each would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
