@@ -1,4 +1,4 @@
-"""Add-ons beside the control plane and the node: DNS, storage, metrics, fake nodes, images.
+"""Add-ons beside the control plane and the node: DNS, storage, metrics, pretend GPUs, fake nodes, images.
 
 The add-ons are ordinary processes in the cluster's namespaces rather than pods: they start faster, need no
 image, and their logs lie with the others.
@@ -17,6 +17,7 @@ from testbed.site import Options, Site
 from testbed.supervision import SupervisorHandle
 
 DNS, STORAGE, METRICS, FAKE_NODES = "coredns", "local-path-provisioner", "metrics-server", "kwok"
+GPUS = "device-plugin"
 _STAGES = Path(__file__).with_name("kwok-stages.yaml")
 _HELPER_IMAGE = "docker.io/library/busybox:latest"
 
@@ -27,6 +28,7 @@ def needed(options: Options) -> list[str]:
         *([DNS] if options.node and options.dns else []),
         *([STORAGE] if options.node and options.storage else []),
         *([METRICS] if options.metrics else []),
+        *([GPUS] if options.gpus else []),
         *([FAKE_NODES] if options.fake_nodes else []),
     ]
 
@@ -37,6 +39,7 @@ def start(site: Site, binaries: dict[str, Path], supervisor: SupervisorHandle) -
         DNS: _dns_flags,
         STORAGE: _storage_flags,
         METRICS: _metrics_flags,
+        GPUS: _gpu_flags,
         FAKE_NODES: _fake_node_flags,
     }
     for name in needed(site.options):
@@ -99,6 +102,10 @@ def _metrics_flags(site: Site) -> list[str]:
     ]
 
 
+def _gpu_flags(site: Site) -> list[str]:
+    return [f"--gpus={site.options.gpus}", f"--node={site.node_name}"]
+
+
 def _fake_node_flags(site: Site) -> list[str]:
     return [
         f"--kubeconfig={kubeconfig_of(site, ADMIN)}",
@@ -135,10 +142,12 @@ def _ctr(site: Site, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
-def is_node_ready(node: dict[str, Any], options: Options) -> bool:
-    """Whether a node is Ready, and shows the GPUs that were asked for."""
-    status = node.get("status", {})
-    is_ready = any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in status.get("conditions", [])
-    )
-    return is_ready and status.get("allocatable", {}).get(GPU_RESOURCE, "0") == str(options.gpus)
+def is_node_ready(node: dict[str, Any]) -> bool:
+    """Whether a node is Ready."""
+    conditions = node.get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def count_gpus(node: dict[str, Any]) -> int:
+    """How many GPUs a node offers."""
+    return int(node.get("status", {}).get("allocatable", {}).get(GPU_RESOURCE, "0"))

@@ -20,6 +20,7 @@ _KUBERNETES = {"1.36": "go.mod", "1.34": "go-1.34.mod"}
 # Name → package to build, and the module that its version is taken from.
 _ADDONS = {
     "coredns": ("./coredns", "github.com/coredns/coredns"),
+    "device-plugin": ("./device-plugin", "k8s.io/kubelet"),
     "kwok": ("sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok"),
     "local-path-provisioner": ("github.com/rancher/local-path-provisioner",) * 2,
     "metrics-server": ("sigs.k8s.io/metrics-server/cmd/metrics-server", "sigs.k8s.io/metrics-server"),

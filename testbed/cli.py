@@ -214,7 +214,7 @@ def _setup(arguments: argparse.Namespace) -> int:
         print(f"testbed: SKIPPED, Kubernetes {version} cannot run here: it lacks {reasons}", file=sys.stderr)
         return 1 if os.environ.get(doctor.REQUIRED_VARIABLE) == "1" else 0
     if arguments.build:
-        prepare(Options(kubernetes=version, metrics=True, fake_nodes=1))
+        prepare(Options(kubernetes=version, metrics=True, gpus=1, fake_nodes=1))
     return 0
 
 
@@ -229,6 +229,7 @@ COMPONENTS = (
     "coredns",
     "local-path-provisioner",
     "metrics-server",
+    "device-plugin",
     "kwok",
 )
 
@@ -285,7 +286,7 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
     add("--no-storage", dest="storage", action="store_false", help="no StorageClass")
     add("--metrics", action="store_true", help="with metrics-server")
     add("--audit", action="store_true", help="with an audit log: `logs audit`")
-    add("--gpus", type=int, default=0, metavar="N", help="nvidia.com/gpu on the node")
+    add("--gpus", type=int, default=0, metavar="N", help="pretend GPUs (nvidia.com/gpu) on the node")
     add("--fake-nodes", type=int, default=0, metavar="N", help="nodes that KWOK pretends")
     add("--flag", action="append", default=[], metavar="COMPONENT=FLAG", help="a flag for a component")
     add("--slot", type=int, metavar="N", help="an address range, 0 to 63; chosen by itself")

@@ -26,6 +26,8 @@ from testbed.supervision import (
 )
 
 _START_SECONDS = 120
+_WAITED_FOR = {"the apiserver": "kube-apiserver", "containerd": "containerd", "the node's GPUs": addons.GPUS}
+"""Whose log tells why something did not come; otherwise the kubelet's."""
 _MULTI_CALL = (
     "etcd",
     "kube-apiserver",
@@ -337,9 +339,8 @@ class Cluster:
             return
         path = f"/api/v1/nodes/{self.node_name}"
         self._wait("the node to register", lambda: bool(api.get(path)))
-        if options.gpus:
-            api.merge(f"{path}/status", {"status": {"capacity": {objects.GPU_RESOURCE: str(options.gpus)}}})
-        self._wait("the node to be Ready", lambda: addons.is_node_ready(api.get(path), options))
+        self._wait("the node to be Ready", lambda: addons.is_node_ready(api.get(path)))
+        self._wait("the node's GPUs", lambda: addons.count_gpus(api.get(path)) == options.gpus)
 
     def _wait(self, what: str, condition: Callable[[], bool]) -> None:
         """Poll a condition; raises with the reason if a component dies or the deadline passes."""
@@ -350,7 +351,7 @@ class Cluster:
                     return
             self.check_alive()
             if time.monotonic() > deadline:
-                component = {"the apiserver": "kube-apiserver", "containerd": "containerd"}.get(what, "kubelet")
+                component = _WAITED_FOR.get(what, "kubelet")
                 log = self.site.logs / f"{component}.log"
                 raise TestbedError(
                     f"waited {_START_SECONDS} s for {what}; the last lines of {log.name}:\n{last_lines(log, count=8)}"

@@ -105,7 +105,7 @@ def _ensure_programs(version: str) -> None:
     with contextlib.suppress(TestbedError, OSError):
         build.ensure_kube(version)
         if not doctor.missing(node=True, kubernetes=version):
-            prepare(Options(kubernetes=version, metrics=True, fake_nodes=1))
+            prepare(Options(kubernetes=version, metrics=True, gpus=1, fake_nodes=1))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -143,7 +143,7 @@ def require_machine(*, node: bool, kubernetes: str | None = None) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """The session's cluster: a real node with four GPUs, DNS and storage, and an audit log.
+    """The session's cluster: a real node with four pretend GPUs, DNS and storage, and an audit log.
 
     Tests keep to their namespaces.
     """

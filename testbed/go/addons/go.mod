@@ -8,7 +8,11 @@ tool (
 	sigs.k8s.io/metrics-server/cmd/metrics-server
 )
 
-require github.com/coredns/coredns v1.14.3
+require (
+	github.com/coredns/coredns v1.14.3
+	google.golang.org/grpc v1.81.1
+	k8s.io/kubelet v0.36.3
+)
 
 require (
 	cel.dev/expr v0.25.2 // indirect
@@ -138,7 +142,6 @@ require (
 	golang.org/x/tools v0.45.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260615183401-62b3387ff324 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260610212136-7ab31c22f7ad // indirect
-	google.golang.org/grpc v1.81.1 // indirect
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect

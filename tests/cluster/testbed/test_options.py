@@ -1,4 +1,4 @@
-"""What a cluster can have besides a node: metrics, fake nodes, an audit log, flags, images of one's own."""
+"""What a cluster can have besides a node: metrics, fake nodes, GPUs, an audit log, flags, images of one's own."""
 
 import json
 import os
@@ -29,6 +29,7 @@ def rich() -> Iterator[Cluster]:
         storage=False,
         metrics=True,
         audit=True,
+        gpus=2,
         fake_nodes=FAKE_NODES,
         flags=(("kube-apiserver", "--event-ttl=10m"),),
     )
@@ -86,6 +87,29 @@ def test_patches_and_deletions_are_audited_with_their_bodies_when_they_are_about
     assert ours["create"]["responseObject"]["metadata"]["uid"]
     assert ours["patch"]["requestObject"] == json.loads(patch)
     assert ours["delete"]["requestObject"]["kind"] == "DeleteOptions"
+
+
+def test_pods_have_gpus_of_their_own_when_the_kubelet_was_restarted_between_them(rich: Cluster) -> None:
+    def start(name: str) -> str:
+        resources = {"limits": {"nvidia.com/gpu": "1"}}
+        create(rich, "default", pod(name, "echo $NVIDIA_VISIBLE_DEVICES; exec sleep 3600", resources=resources))
+        wait(rich, "default", f"pod/{name}", until="condition=Ready")
+        return rich.kubectl("logs", name).strip()
+
+    before = start("before")
+    rich.kill("kubelet")
+    rich.start("kubelet")
+    deadline = time.monotonic() + 60
+    # Until then the new kubelet has no GPUs, and fails a pod that was bound to its node for one.
+    while (rich.site.logs / "device-plugin.log").read_text().count("offered 2 of nvidia.com/gpu") < 2:
+        assert time.monotonic() < deadline, "the device plugin did not register with the new kubelet within 60 s"
+        time.sleep(0.1)
+    after = start("after")
+    assert before.startswith("GPU-")
+    assert after.startswith("GPU-")
+    assert before != after
+    restarts = "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"
+    assert rich.kubectl("get", "pod", "before", "-o", restarts) == "Running 0"
 
 
 def test_component_stands_still_and_counts_as_alive_when_it_is_frozen(rich: Cluster) -> None:

@@ -276,7 +276,7 @@ def test_unknown_version_is_refused_with_the_known_ones_when_it_is_asked_for() -
 
 
 def test_unknown_addon_is_refused_with_the_known_ones_when_it_is_asked_for() -> None:
-    with pytest.raises(TestbedError, match=r"unknown add-on `istio`; allowed: coredns, kwok, "):
+    with pytest.raises(TestbedError, match=r"unknown add-on `istio`; allowed: coredns, device-plugin, kwok, "):
         build.ensure_addon("istio")
 
 
