@@ -76,6 +76,12 @@ class ContainerReport:
         is_version_2 = "cgroup2 /sys/fs/cgroup " in "\n".join(self.sections["mounts"])
         return None if is_version_2 else int(self.sections["shares"][0])
 
+    @property
+    def gpus(self) -> list[str]:
+        """The ids of its GPUs, by the variable that a device plugin sets only for containers that have some."""
+        name = "NVIDIA_VISIBLE_DEVICES"
+        return self.envs[name].split(",") if name in self.envs else []
+
     def find_mount(self, path: str) -> str | None:
         """The options of what is mounted at a path."""
         found = [line.split() for line in self.sections["mounts"] if line.split()[1] == path]

@@ -137,6 +137,16 @@ class ProofProject:
         text = str(await self.call("GET", f"{self._base}/runs/{run_id}/log"))
         return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#runyard-"))
 
+    async def wait_for_output(self, run_id: str) -> str:
+        """The log of a run that goes on, once it has a whole line."""
+        await self.wait_for(run_id, "RUNNING")
+        async with asyncio.timeout(SECONDS):
+            while True:
+                log = await self.read_log(run_id)
+                if log.endswith("\n"):
+                    return log
+                await asyncio.sleep(0.2)
+
     async def run_to_end(self, document: Json) -> str:
         """Submit a run, which must complete; returns its log."""
         run_id = str((await self.submit(document))["id"])

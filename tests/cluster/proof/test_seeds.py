@@ -4,6 +4,7 @@ All runs are submitted at once; each test then reads what the container of one o
 """
 
 import asyncio
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.yaml.loader import load_documents
 from testbed.cluster import Cluster
+from testbed.pytest_plugin import SESSION_GPUS
 from tests.cluster.proof.container_report import ContainerReport, make_inspection, read_report
 from tests.cluster.proof.proof_core import (
     DEFAULT_USER,
@@ -169,14 +171,19 @@ def _read_call(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def proven(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proven]:
-    async def prove(core: CoreProcess) -> Proven:
+def core(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CoreProcess]:
+    with run_proof_core(cluster, tmp_path_factory.mktemp("core"), profiles={"1xa100.yaml": PROFILES}) as core:
+        yield core
+
+
+@pytest.fixture(scope="module")
+def proven(cluster: Cluster, core: CoreProcess) -> Iterator[Proven]:
+    async def prove() -> Proven:
         async with open_project(cluster, core) as project:
             return await Prover(project).prove()
 
     try:
-        with run_proof_core(cluster, tmp_path_factory.mktemp("core"), profiles={"1xa100.yaml": PROFILES}) as core:
-            yield asyncio.run(prove(core))
+        yield asyncio.run(prove())
     finally:
         cluster.kubectl("label", "node", cluster.node_name, *(f"{key}-" for key in NODE_LABELS))
 
@@ -203,7 +210,7 @@ def check_pod(outcome: Outcome, expected: Expected) -> None:
 
 
 def check_container(outcome: Outcome, expected: Expected) -> None:
-    """The container has what is expected, as its kernel says."""
+    """The container has what is expected, as its kernel and its environment say."""
     report = outcome.report
     assert report is not None
     assert (report.user, report.group) == (expected.user or DEFAULT_USER, expected.group or DEFAULT_USER)
@@ -214,6 +221,8 @@ def check_container(outcome: Outcome, expected: Expected) -> None:
     assert report.memory_bytes == (None if limit is None else limit // PAGE_BYTES * PAGE_BYTES)
     cpu_limit = expected.cpu_limit_millis
     assert report.cpu_limit == (None if cpu_limit is None else cpu_limit / 1000)
+    assert len({*report.gpus}) == len(report.gpus) == expected.gpus
+    assert all(gpu.startswith("GPU-") for gpu in report.gpus)
     if report.cpu_shares is not None:
         assert report.cpu_shares == max(2, math.floor((expected.cpu_millis or 0) * 1024 / 1000))
 
@@ -315,3 +324,33 @@ def test_run_is_refused_with_its_cause_when_the_snippet_lost_its_indentation(pro
         assert f"`{lost}` belongs under `resources`" in refusal["message"]
     if not REFUSED_FLATTENED[name]:
         assert "indentation" in refusal["message"]
+
+
+async def test_gpu_runs_share_no_device_and_the_next_waits_when_they_hold_too_many(
+    cluster: Cluster, core: CoreProcess
+) -> None:
+    """Three runs hold one GPU each, so that at most one is left, and a fourth asks for one more than that."""
+    more: dict[str, Any] = {"command": "sh", "args": ["-c", "echo $NVIDIA_VISIBLE_DEVICES; exec sleep 600"]}
+    async with open_project(cluster, core) as project:
+        for name in ("000-gpu.yaml", "002-gpu.yaml"):
+            await project.post_yaml(name[:3], read_snippet(name).decode(), **more)
+        await project.submit(project.make_run("sdk", **_read_call("002-gpu.py"), **more))
+        held = {run_id: await _read_gpus(project, run_id) for run_id in ("000", "002", "sdk")}
+        assert [len(ids) for ids in held.values()] == [1, 1, 1]
+        assert len({*itertools.chain(*held.values())}) == SESSION_GPUS - 1
+
+        await project.submit(project.make_run("next", resources={"gpu": 2}, **more))
+        waiting = await project.wait_until("next", _is_told)
+        assert (waiting["status"]["state"], waiting["status"]["reason"]) == ("PENDING", "resources.waiting")
+        assert waiting["status"]["message"] == (
+            "no node fits (1 node): 1 has too little nvidia.com/gpu free; the run requests nvidia.com/gpu 2"
+        )
+        await project.stop("000")
+        given = await _read_gpus(project, "next")
+        assert len({*given}) == len(given) == 2
+        assert not {*given} & {*held["002"], *held["sdk"]}
+
+
+async def _read_gpus(project: ProofProject, run_id: str) -> list[str]:
+    """The ids of its GPUs, which the program of a run prints."""
+    return (await project.wait_for_output(run_id)).strip().split(",")

@@ -99,6 +99,7 @@ async def test_container_finds_every_field_as_asked_when_a_run_sets_all_of_them(
     assert report.memory_bytes == 48 << 20
     assert report.cpu_limit == 0.5
     assert report.cpu_shares in (None, 30)
+    assert len({*report.gpus}) == len(report.gpus) == 2
     assert report.sections["folder"] == ["/tmp"]
     wanted = {"PLAIN": "a b", "ODD": "a b $ 'x' \"ü\"", "NUMBER": "3", "TOKEN": "t0ken $HOME"}
     assert wanted.items() <= report.envs.items()  # `$(NAME)` and `$$` as Kubernetes reads them
