@@ -177,12 +177,12 @@ def _is_alive(evidence: Evidence, at: float) -> bool:
         for end in pod.ends.values()
         if end.finished_at and (end.exit_code == 0 or evidence.workload.backoff_limit == 0)
     ]
-    # A container that its node has lost has ended with its pod. One that was disrupted is replaced.
+    # A container that its node has lost, or that never started, has ended with its pod.
     finished += [
         pod.ended_at
         for pod in evidence.pods
         if pod.ended_at is not None
-        and (pod.phase == "Succeeded" or (evidence.workload.backoff_limit == 0 and not pod.is_disrupted))
+        and (pod.phase == "Succeeded" or (evidence.workload.backoff_limit == 0 and not pod.is_replaced))
     ]
     finished += _list_failures(evidence)[evidence.workload.backoff_limit :]
     # Times of the cluster have whole seconds, rounded down.

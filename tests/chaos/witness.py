@@ -72,7 +72,12 @@ class Sighting:
     @property
     def is_disrupted(self) -> bool:
         """Of a pod: evicted, preempted or on a lost node, or deleted by anybody."""
-        return "DisruptionTarget" in self.conditions or bool(self.object["metadata"].get("deletionTimestamp"))
+        return self.is_replaced or bool(self.object["metadata"].get("deletionTimestamp"))
+
+    @property
+    def is_replaced(self) -> bool:
+        """Of a pod: whether its failure uses up no retry. That of one which somebody has just deleted does."""
+        return "DisruptionTarget" in self.conditions
 
 
 class Witness:

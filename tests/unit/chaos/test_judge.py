@@ -161,8 +161,11 @@ def test_work_has_ended_with_its_pod_when_its_node_lost_the_container() -> None:
     entry = make_entry("patch", "jobs", request=[{"op": "add", "path": "/spec/backoffLimit", "value": 0}])
     values: dict[str, Any] = {"exit_code": 137, "reason": "run.failed", "anchors": [make_sighting("jobs", "j")]}
 
-    def judge_pod(*, ended_at: str | None, conditions: Sequence[dict[str, str]] = ()) -> bool:
+    def judge_pod(
+        *, ended_at: str | None, conditions: Sequence[dict[str, str]] = (), deleted_at: str | None = None
+    ) -> bool:
         pod = make_sighting("pods", "p", status={"phase": "Failed", "conditions": conditions}, ends=lost)
+        pod.object["metadata"]["deletionTimestamp"] = deleted_at
         pod.ended_at = None if ended_at is None else read_time(ended_at)
         return "live work ended" in judge(make_evidence("ERROR", pods=[pod], entries=[entry], **values))
 
@@ -170,6 +173,7 @@ def test_work_has_ended_with_its_pod_when_its_node_lost_the_container() -> None:
     assert judge_pod(ended_at=None)
     assert judge_pod(ended_at="2026-01-01T00:00:16Z")
     assert judge_pod(ended_at=BEFORE, conditions=[{"type": "DisruptionTarget", "status": "True"}])
+    assert not judge_pod(ended_at=BEFORE, deleted_at=BEFORE)  # by somebody: it counts as a failure
 
 
 def test_work_has_ended_when_its_pods_have_used_up_the_retries() -> None:

@@ -231,11 +231,11 @@ class SourceFollow:
         A node whose container runtime restarts says the same as one that has removed the log. So only the log of an
         instance that has ended is given up: one that runs will print more, also if its pod is being deleted.
         """
-        is_over = has_ended(pod, self._source) and not is_start_awaited(pod, self._source)
-        is_over = is_over or (can_never_start(pod) and not is_running(pod, self._source))
-        if not is_over or (_is_kept(pod) and not self._is_given_up()):
+        is_over = has_ended(pod, self._source) or (can_never_start(pod) and not is_running(pod, self._source))
+        if not is_over or is_start_awaited(pod, self._source) or (_is_kept(pod) and not self._is_given_up()):
             raise _unavailable(error) from error
-        return self._make_gap(explain_removal(pod, Cause.REMOVED), error)
+        cause = Cause.DELETED if pod.metadata.deleted_at else Cause.REMOVED
+        return self._make_gap(explain_removal(pod, cause), error)
 
     async def _end_unconfirmed(self, error: LogsUnconfirmed, followed: PodView) -> LogGap | None:
         """The gap behind a follow that the server ended as if all was read, and whose end cannot be confirmed.

@@ -114,12 +114,15 @@ def may_have_gone_on(pod: PodView, source: LogSource) -> bool:
 
 
 def is_start_awaited(pod: PodView, source: LogSource) -> bool:
-    """Whether the instance could not be started, and its container may be started once more."""
+    """Whether the instance could not be started, and its container may be started once more, or has been by now.
+
+    Also in a pod that is being deleted: of the instance before that nobody has told yet.
+    """
     status = _find_status(pod, source.container)
     ended = None if status is None else status.state.terminated or status.last_state.terminated
     # A container that could not be started began in 1970.
     has_failed = ended is not None and (ended.started_at or "") < pod.metadata.created_at
-    return has_failed and may_have_gone_on(pod, source) and not can_never_start(pod)
+    return has_failed and may_have_gone_on(pod, source) and not _has_pod_ended(pod)
 
 
 def is_replaced_twice(pod: PodView, source: LogSource) -> bool:

@@ -407,6 +407,11 @@ async def test_log_is_awaited_when_a_container_could_not_be_started_and_is_start
         for _attempt in range(3):
             with pytest.raises(EngineUnavailable, match="unable to retrieve"):
                 await follow(client, cache, logs=logs)
+        cache.pods = [make_pod(UNSTARTED, uid="u1", spec=RESTARTED, deleted=NOON)]  # it may run until it is gone
+        with pytest.raises(EngineUnavailable, match="unable to retrieve"):
+            await follow(client, cache, logs=logs)
+        cache.pods = [make_pod(UNSTARTED, uid="u1", spec=RESTARTED, deleted=NOON, phase="Failed")]
+        assert list_causes(await follow(client, cache, logs=logs)) == ["pod deleted"]
         cache.pods = [make_pod(running(restarts=1, lastState=UNSTARTED["state"]), uid="u1", spec=RESTARTED)]
         assert list_causes(await follow(client, cache, logs=logs)) == ["log removed"]
 
