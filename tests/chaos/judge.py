@@ -175,7 +175,7 @@ def _is_alive(evidence: Evidence, at: float) -> bool:
         read_time(end.finished_at)
         for pod in evidence.pods
         for end in pod.ends.values()
-        if end.finished_at and (end.exit_code == 0 or evidence.workload.backoff_limit == 0)
+        if end.finished_at and end.exit_code == 0
     ]
     # A container that its node has lost, or that never started, has ended with its pod.
     finished += [

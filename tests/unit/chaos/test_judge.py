@@ -197,6 +197,8 @@ def test_work_has_ended_when_its_pods_have_used_up_the_retries() -> None:
     assert judge_pods(None, None, retries=2)
     assert not judge_pods(None, AFTER)  # it had failed by itself before its node was lost
     assert judge_pods(None, "2026-01-01T00:00:05Z")
+    assert judge_pods("2026-01-01T00:00:05Z", retries=0)  # it was disrupted first: another takes its place
+    assert not judge_pods(None, retries=0)
 
 
 def test_end_of_a_pod_is_the_write_of_its_status_when_the_witness_sees_it_later() -> None:
