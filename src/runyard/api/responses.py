@@ -219,10 +219,17 @@ def run_to_json(run: Run, transitions: Iterable[Transition] = ()) -> Json:
 
 
 def _logs_to_json(run: Run) -> Json | None:
-    """Whether the log of a run that has ended is complete; None for a run that an engine does not have."""
+    """Whether the log of a run that has ended is complete; None for a run that an engine does not have.
+
+    With why not, if calls to the engine fail and the run itself has ended for another reason.
+    """
     if run.place is None or State(run.state) not in FINAL:
         return None
-    return {"state": "complete" if run.is_log_complete else "draining"}
+    if run.is_log_complete:
+        return {"state": "complete"}
+    failing = run.status.get(NOTES, {}).get("failing", {})
+    why = {"reason": failing["told"], "message": failing["cleanup"]} if "cleanup" in failing else {}
+    return {"state": "draining", **why}
 
 
 def shape_spec(entity: Entity) -> Json:

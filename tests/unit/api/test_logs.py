@@ -398,6 +398,10 @@ async def test_status_says_whether_the_log_is_complete_when_the_run_has_ended(
     await _change_run(server, State.COMPLETED)
     run = (await running.get(path)).json()
     assert run["status"]["logs"] == {"state": "draining"}
+    why = {"reason": "kube.permissions", "message": "cannot settle"}
+    notes = {"failing": {"told": why["reason"], "cleanup": why["message"]}}
+    await _change_run(server, status={"reconcile": notes})
+    assert (await running.get(path)).json()["status"]["logs"] == {"state": "draining", **why}
     await _change_run(server, is_log_complete=True)
     assert (await running.get(path)).json()["status"]["logs"] == {"state": "complete"}
     # The SDK sends back what it read, stale or not.

@@ -170,20 +170,21 @@ def request_stop(deadline: Deadline) -> Decide:
 def record_engine_failure(error: EngineError, *, now: datetime, where: str | None) -> Decide:
     """Note since when calls to the engine fail. The state stays; its reason is kept and comes back later.
 
-    A run that has ended for a reason keeps that one.
+    A run that has ended for a reason keeps that one: what fails is its clean-up, and is noted beside it.
     """
 
     def decide(run: Run) -> Change | None:
         failing = read_notes(run).get("failing")
         since = now if failing is None else datetime.fromisoformat(failing["since"])
         has_ended = is_final(State(run.state)) and run.state != State.DELETING
-        if has_ended and run.reason is not None and (failing is None or _has_own_reason(run, failing)):
-            if failing is not None:
-                return None
-            known = {"since": since.isoformat(), "reason": run.reason, "message": run.message, "told": error.code}
-            return Change(action="run.waiting", values={"status": with_notes(run, failing=known)}, is_audited=False)
         words = str(error) if where is None else f"engine `{where}`, since {since:%Y-%m-%d %H:%M:%S} UTC: {error}"
         reason, message = _bound(error.code, words)
+        if has_ended and run.reason is not None and (failing is None or _has_own_reason(run, failing)):
+            known = {"since": since.isoformat(), "reason": run.reason, "message": run.message}
+            known |= {"told": reason, "cleanup": message}
+            if known == failing:
+                return None
+            return Change(action="run.waiting", values={"status": with_notes(run, failing=known)}, is_audited=False)
         if failing is not None and (run.reason, run.message) == (reason, message):
             return None
         if failing is not None and not _has_own_reason(run, failing):

@@ -164,6 +164,8 @@ def test_ended_run_keeps_the_reason_for_its_end_when_calls_for_its_settlement_fa
     failing = replace(ended, **change.values)
     assert find_failing_since(failing) == START
     assert decide(failing) is None
+    note = failing.status["reconcile"]["failing"]
+    assert (note["told"], note["cleanup"]) == ("kube.permissions", "cannot settle")
     assert clear_engine_failure(failing) == {"status": {}}
     told = decide(replace(ended, state="COMPLETED", reason=None, message=None))
     assert told is not None
