@@ -31,6 +31,8 @@ from runyard.manifests.metadata import (
 CONTENT_TYPE = "application/json-patch+json"
 END_SECONDS = 1
 """The deadline by which a pod is ended in place. It ends at once, with its grace period, since it started earlier."""
+JOB_END_SECONDS = 0
+"""The deadline by which a Job is ended whose run has. No run has a timeout of 0, so it is known for what it is."""
 MOST_GENERATION = 2**63 - 1
 _SERVED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
 
@@ -143,7 +145,8 @@ class Settle(AnchorPatch):
     """Those that its annotation states; None: it has none, and the Job is kept."""
     ends_job: bool = False
     """Its controller has not ended the Job yet. A pod that is evicted, or whose node is lost, before it has counted the
-    pod's failure does not use up a retry: it would start another, of a run that has ended."""
+    pod's failure does not use up a retry: it would start another, of a run that has ended. Only for a Job without pods
+    that live: the controller deletes them, with their output."""
 
     def __post_init__(self) -> None:
         AnchorPatch.__post_init__(self)
@@ -162,7 +165,7 @@ class Settle(AnchorPatch):
                 {"op": "add", "path": "/spec/ttlSecondsAfterFinished", "value": self.ttl_seconds},
             ]
         # No retries, and a deadline that has passed: the controller ends the Job for whichever it sees first.
-        limits = {"backoffLimit": 0, "activeDeadlineSeconds": END_SECONDS} if self.ends_job else {}
+        limits = {"backoffLimit": 0, "activeDeadlineSeconds": JOB_END_SECONDS} if self.ends_job else {}
         return [*ttl, *({"op": "add", "path": f"/spec/{name}", "value": value} for name, value in limits.items())]
 
 

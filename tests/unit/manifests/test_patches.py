@@ -66,7 +66,7 @@ def test_job_gets_only_the_ttl_that_was_admitted_when_it_is_settled() -> None:
 def test_job_starts_no_further_pod_when_it_is_settled_before_its_controller_has_ended_it() -> None:
     ended = [
         {"op": "add", "path": "/spec/backoffLimit", "value": 0},
-        {"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 1},
+        {"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 0},
     ]
     assert read(Settle(kind="Job", ttl_seconds=None, ends_job=True, **WHERE)) == [*EXPECTED, *ended]
     assert read(Settle(kind="Job", ttl_seconds=60, ends_job=True, **WHERE))[-2:] == ended

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from runyard.app.core import Core
 from runyard.app.engine import (
+    Anchor,
     Assignment,
     CreateAnchor,
     Engine,
@@ -50,6 +51,7 @@ NO_ENGINE = EngineUnavailable(
     Reason.ENGINE_NONE, "no engine is configured: the run waits until the server is started with one"
 )
 _MOST_STEPS = 16
+_LIVE = frozenset({Seen.PENDING, Seen.RUNNING})
 
 _log = logging.getLogger(__name__)
 
@@ -327,21 +329,32 @@ class Stepper:
         return LEASE_ENDED
 
     async def _settle(self, engine: Engine, run: Run, lease: Lease | None) -> Run | Done:
-        """Once the log is stored, let the engine clean up; repeated until both are done."""
+        """Once nothing lives and the log is stored, let the engine clean up; repeated until all is done."""
         uid = run.anchor_uid
         if uid is None:
             uid = await self._call(engine.find_anchor(self._assign(run)))
-        if uid is not None:
-            lost_since = run.created_at if run.reason == Reason.RUN_LOST else None
-            if self._collector is not None and not await self._collector.drain(
-                make_anchor(run, uid), seconds=self._pace.drain_seconds, lost_since=lost_since
-            ):
-                return Done(self._pace.settle_retry)
-            if not await self._call(engine.settle(self._assign(run), uid)):
-                return Done(self._pace.settle_retry)
+        if uid is not None and not await self._clean_up(engine, run, make_anchor(run, uid)):
+            return Done(self._pace.settle_retry)
         decide = partial(run_updates.settle, now=self._core.clock.now(), generation=run.desired_generation)
         await self._write(run, lease, decide, due_in=None, is_lease_ended=True)
         return LEASE_ENDED
+
+    async def _clean_up(self, engine: Engine, run: Run, anchor: Anchor) -> bool:
+        """End what lives, store the log, clean up; returns False at the first that is not done yet.
+
+        A place may start something anew that had failed by its own account: after a disruption, or once a missing image
+        is there. The run has ended all the same, and the output of what lives never would.
+        """
+        assignment = self._assign(run)
+        if run.state != State.COMPLETED and (await self._call(engine.observe(anchor))).seen in _LIVE:
+            await self._call(engine.stop(assignment, anchor.uid))
+            return False
+        lost_since = run.created_at if run.reason == Reason.RUN_LOST else None
+        if self._collector is not None and not await self._collector.drain(
+            anchor, seconds=self._pace.drain_seconds, lost_since=lost_since
+        ):
+            return False
+        return await self._call(engine.settle(assignment, anchor.uid))
 
     async def _finish_deletion(self, run: Run, lease: Lease | None) -> Done:
         if self._collector is not None:

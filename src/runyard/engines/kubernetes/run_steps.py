@@ -5,8 +5,10 @@
 | anchor  | POST anchor                           | finds it by its name (409, then GET)                              |
 | release | POST each dependent, PATCH anchor     | finds the dependents (409), replaces the Secret, sends the patch  |
 | stop    | LIST pods, PATCH anchor, PATCH pods   | ends the pods that were not told yet                              |
-| settle  | DELETE Secret, PATCH anchor           | finds no Secret (404) and sends the patch                         |
+| settle  | DELETE Secret, PATCH anchor¹          | finds no Secret (404) and sends the patch                         |
 | remove  | DELETE anchor                         | finds it gone, or being deleted                                   |
+
+¹ Of a Job that has failed, and whose controller does not say so yet: LIST pods before.
 
 Every change of an anchor tests its UID and the generation that was read; so a call that comes late, from a server that
 was frozen, changes nothing. Nothing is ever created in place of an anchor that is absent. A Secret states the
@@ -28,7 +30,7 @@ from runyard.engines.kubernetes.cluster_cache import ClusterCache
 from runyard.engines.kubernetes.cluster_writes import RESOURCES, ClusterWrites
 from runyard.engines.kubernetes.kube_errors import engine_errors, is_failed_test
 from runyard.engines.kubernetes.namespaces import Namespaces
-from runyard.engines.kubernetes.observations import has_started, is_finished, observe_run
+from runyard.engines.kubernetes.observations import has_started, is_disrupted, is_finished, observe_run
 from runyard.engines.kubernetes.registry_secrets import RegistrySecrets
 from runyard.engines.kubernetes.rendered_runs import RenderedRuns, name_anchor
 from runyard.engines.kubernetes.run_objects import MOST_GENERATION_DIGITS, AnchorView, RunObjects, get_generation
@@ -196,12 +198,10 @@ class RunSteps:
                 return False
             objects = self._cache.collect(anchor)
             seen = observe_run(objects)
-            is_live = seen.seen in (Seen.PENDING, Seen.RUNNING)
-            if is_live and anchor.metadata.annotations.wish != "stop":
+            if seen.seen in (Seen.PENDING, Seen.RUNNING):
                 return False
-            if is_live or any(not is_finished(pod) for pod in objects.pods):
-                # A pod that can never start still waits, or one took the place of another that was disrupted meanwhile.
-                await self.stop(assignment, uid)
+            if any(not is_finished(pod) for pod in objects.pods):
+                await self.stop(assignment, uid)  # a pod that can never start still waits
                 return False
             is_service = target.kind == "Deployment"
             is_kept = seen.seen is Seen.STOPPED and assignment.can_be_resumed if is_service else _has_run(objects)
@@ -339,19 +339,26 @@ class RunSteps:
     async def _finish_job(
         self, assignment: Assignment, target: _Target, anchor: AnchorView | None, *, has_succeeded: bool
     ) -> bool:
-        """Set the TTL of a Job, and let it start no further pod: its pods tell its end before its controller does."""
+        """Set the TTL of a Job, and let it start no further pod: its pods tell its end before its controller does.
+
+        Returns False if a pod may have taken the place of another meanwhile: then there is output to read first.
+        """
         seconds = assignment.effective.ttl_seconds
         for _ in range(MOST_ATTEMPTS):
-            if anchor is None:
+            if not isinstance(anchor, JobView):
                 return True
-            ends_job = not has_succeeded and not _has_ended(anchor)
-            if target.kind != "Job" or (seconds is None and not ends_job):
+            ends_job = not (has_succeeded or _has_ended(anchor) or anchor.spec.suspend)
+            if seconds is None and not ends_job:
                 return True
             if get_generation(anchor) > assignment.generation:
                 return False
+            pods = [read_view(PodView, pod) for pod in await self._list_pods(assignment, target)] if ends_job else []
+            if any(not is_finished(pod) for pod in pods):
+                return False
             patch = Settle(**self._address(target, anchor, assignment), ttl_seconds=seconds, ends_job=ends_job)
             if await self._patch(patch):
-                return True
+                # The controller replaces only a pod that was disrupted, until it has seen the patch.
+                return not any(is_disrupted(pod) for pod in pods)
             anchor = await self._read_live(target)
         raise _give_up(target)
 

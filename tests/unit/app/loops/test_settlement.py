@@ -86,6 +86,25 @@ async def test_settling_is_repeated_when_the_engine_is_not_done(world: World) ->
     assert (await world.get()).settled_at is not None
 
 
+async def test_work_is_stopped_and_its_log_stored_when_the_engine_began_it_anew_after_the_end(world: World) -> None:
+    """As a Job does that has a retry left by its own account. What it prints would never end by itself."""
+
+    async def begin_anew(point: str) -> None:
+        if point == "settle":
+            world.engine.at = lambda _: asyncio.sleep(0)
+            world.engine.start("r1")
+            world.engine.write_log("r1", b"again\n")
+
+    await run_to_end(world, phase="failed")
+    world.engine.at = begin_anew
+    await world.settle()
+    run = await world.get()
+    assert (run.state, run.reason, run.settled_at is not None) == ("ERROR", "run.failed", True)
+    assert world.engine.calls.count("stop") == 1
+    infos = await world.core.logs.list_streams(run.uid)
+    assert [(info.stream.instance, info.size, info.is_complete) for info in infos] == [(0, 6, True), (1, 6, True)]
+
+
 async def test_settling_is_finished_when_the_process_died_in_it(world: World) -> None:
     async def die(point: str) -> None:
         if point == "settle done":

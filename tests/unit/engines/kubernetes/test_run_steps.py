@@ -321,44 +321,68 @@ def fail(run: Assignment, generation: int) -> Assignment:
     return replace(renew(run, generation), can_be_resumed=False)
 
 
+async def start_job(server: Server, *, run: Assignment, exit_code: int) -> str:
+    """A Job that runs, and whose only pod has ended; its controller does not say so yet. Returns its UID."""
+    uid = await server.steps.ensure_anchor(run)
+    await server.steps.release(run, uid)
+    pod = make_ended_pod(exit_code, run_uid=run.run_uid)
+    await create_pod(server, pod)
+    put(server.cache, server.cache.pods, read_view(PodView, pod))
+    return uid
+
+
+async def create_pod(server: Server, pod: dict[str, Any]) -> None:
+    """A pod that the watch does not show yet."""
+    await server.client.send_encoded("POST", PODS, json.dumps({**pod, "kind": "Pod"}).encode())
+
+
+def end_job(server: Server, condition: str) -> None:
+    """Its controller says that it has ended."""
+    job = server.cluster.find("Job")
+    assert job is not None
+    job["status"] = {"conditions": [{"type": condition, "status": "True"}]}
+    server.watch()
+
+
 @pytest.mark.parametrize("exit_code", [0, 7])
 async def test_job_is_ended_when_its_run_has_failed_and_its_controller_may_start_another_pod(exit_code: int) -> None:
     """A pod that is disrupted before the controller has counted its failure does not use up a retry."""
     cluster = FakeCluster()
     server, run = Server(cluster), make_run()
-    uid = await server.steps.ensure_anchor(run)
-    await server.steps.release(run, uid)
-    put(server.cache, server.cache.pods, read_view(PodView, make_ended_pod(exit_code, run_uid=run.run_uid)))
+    uid = await start_job(server, run=run, exit_code=exit_code)
     assert await server.steps.settle(run, uid)
     job = cluster.find("Job")
     assert job is not None
-    ended = {"backoffLimit": 0, "activeDeadlineSeconds": 1}
+    ended = {"backoffLimit": 0, "activeDeadlineSeconds": 0}
     assert (job["spec"].items() >= ended.items()) is (exit_code == 7)
     server.client.requests.clear()
-    job["status"] = {"conditions": [{"type": "Failed" if exit_code else "Complete", "status": "True"}]}
-    server.watch()
+    end_job(server, "Failed" if exit_code else "Complete")
     assert await server.steps.settle(run, uid)
     assert list_requests(server, "Job") == []
 
 
-async def test_pod_is_ended_when_it_took_the_place_of_another_after_the_run_was_stopped() -> None:
+async def test_job_keeps_a_pod_that_took_the_place_of_another_until_its_output_is_read() -> None:
+    """A Job that is ended deletes its pods, with their output."""
     server, run = Server(FakeCluster()), make_run()
-    uid = await server.steps.ensure_anchor(run)
-    await server.steps.release(run, uid)
-    another = make_pod_body(run.run_uid, "b", uid=None, created="2026-01-01T00:00:09Z")
-    another["status"]["phase"] = "Running"
-    await server.client.send_encoded("POST", PODS, json.dumps({**another, "kind": "Pod"}).encode())
-    put(server.cache, server.cache.pods, read_view(PodView, another))
-    assert not await server.steps.settle(run, uid)  # a run that nobody stopped goes on
-    assert list_requests(server, "Job")[2:] == list_requests(server, "Pod")[1:] == []
+    uid = await start_job(server, run=run, exit_code=7)
+    server.client.requests.clear()
+    await create_pod(server, make_pod_body(run.run_uid, "b", created="2026-01-01T00:00:09Z"))
+    assert not await server.steps.settle(run, uid)
+    assert list_requests(server, "Job") == []
+
+
+async def test_job_is_settled_only_once_it_has_ended_when_a_pod_of_it_was_disrupted() -> None:
+    server, run = Server(FakeCluster()), make_run()
+    uid = await start_job(server, run=run, exit_code=7)
+    disrupted = make_pod_body(run.run_uid, "b", created="2026-01-01T00:00:09Z")
+    condition = {"type": "DisruptionTarget", "status": "True"}
+    await create_pod(server, {**disrupted, "status": {"phase": "Failed", "conditions": [condition]}})
+    assert not await server.steps.settle(run, uid)
     job = server.cluster.find("Job")
     assert job is not None
-    job["metadata"]["annotations"] |= {"runyard.io/wish": "stop", GENERATION: "2"}
-    server.watch()
-    assert not await server.steps.settle(renew(run, 2), uid)
-    pod = server.cluster.find("Pod")
-    assert pod is not None
-    assert pod["spec"]["activeDeadlineSeconds"] == 1
+    assert job["spec"]["activeDeadlineSeconds"] == 0
+    end_job(server, "Failed")
+    assert await server.steps.settle(run, uid)
 
 
 @pytest.mark.parametrize("choose", [use_same, use_restarted], ids=["same process", "another replica"])

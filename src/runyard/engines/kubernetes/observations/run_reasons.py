@@ -21,6 +21,7 @@ from runyard.engines.kubernetes.observations.pod_steps import (
 from runyard.engines.kubernetes.observations.run_states import count_failures, list_failed, list_unfinished
 from runyard.engines.kubernetes.run_objects import RunObjects
 from runyard.engines.kubernetes.views import DeploymentView, JobView, PodView
+from runyard.manifests.patches import JOB_END_SECONDS
 from runyard.pods.creation_refusal import RefusalKind, read_refusal
 
 _REFUSALS = {
@@ -81,14 +82,15 @@ def _explain_failure(objects: RunObjects, job: JobView) -> Explanation | None:
     for pod in list_unfinished(objects)[-1:]:
         return find_permanent_fault(pod)
     target = find_condition(job.status.conditions, "Failed") or find_condition(job.status.conditions, "FailureTarget")
-    if target is not None and target.status == "True" and target.reason == DEADLINE_EXCEEDED:
+    is_deadline = target is not None and target.status == "True" and target.reason == DEADLINE_EXCEEDED
+    if is_deadline and job.spec.deadline_seconds != JOB_END_SECONDS:
         after = f" of {job.spec.deadline_seconds} s" if job.spec.deadline_seconds else ""
         return Explanation(Reason.TIMEOUT_RUN, f"the Job reached its deadline{after}, and Kubernetes ended it")
     failed = list_failed(objects)
     found = explain_failed_pod(failed[-1]) if failed else None
     if found is not None and count_failures(objects, job) > 1:
         return Explanation(found.reason, f"{found.message} (attempt {count_failures(objects, job)})")
-    if found is None and target is not None and target.message:
+    if found is None and target is not None and target.message and not is_deadline:
         return Explanation(Reason.RUN_FAILED, f"{target.message}; its pod is gone, and how it ended is not known")
     return found
 
