@@ -12,7 +12,6 @@ from runyard.engines.kubernetes.log_gaps import (
     Cause,
     explain_removal,
     from_nanoseconds,
-    is_on_lost_node,
     make_gap,
     parse_time,
 )
@@ -20,6 +19,7 @@ from runyard.engines.kubernetes.log_sources import (
     can_never_start,
     find_span,
     has_ended,
+    is_end_doubtful,
     is_never_restarted,
     is_replaced_twice,
     is_running,
@@ -234,8 +234,7 @@ class SourceFollow:
         is_over = has_ended(pod, self._source) or (can_never_start(pod) and not is_running(pod, self._source))
         if not is_over or is_start_awaited(pod, self._source) or (_is_kept(pod) and not self._is_given_up()):
             raise _unavailable(error) from error
-        cause = Cause.DELETED if pod.metadata.deleted_at else Cause.REMOVED
-        return self._make_gap(explain_removal(pod, cause), error)
+        return self._make_gap(_explain_lack(pod), error)
 
     async def _end_unconfirmed(self, error: LogsUnconfirmed, followed: PodView) -> LogGap | None:
         """The gap behind a follow that the server ended as if all was read, and whose end cannot be confirmed.
@@ -250,7 +249,8 @@ class SourceFollow:
         gone = None if live is not None else await self._find_gone()
         pod = live if gone is None else gone.pod
         is_last_state = gone is None or gone.is_final
-        if pod is not None and is_last_state and has_ended(pod, self._source) and not is_on_lost_node(pod):
+        is_over = pod is not None and is_last_state and has_ended(pod, self._source)
+        if pod is not None and is_over and not is_end_doubtful(pod, self._source):
             # If the end of the instance is not known, this is a later one: that of its pod.
             _, finished_at = find_span(pod, self._source)
             if finished_at is not None and is_read_to_end(error, finished_at):
@@ -265,7 +265,7 @@ class SourceFollow:
         pod = self._find_pod()
         if pod is None or not can_never_start(pod):
             raise _unavailable(error) from error
-        return self._make_gap(explain_removal(pod, Cause.REMOVED), error)
+        return self._make_gap(_explain_lack(pod), error)
 
     async def _explain_missing(self, cause: Cause, error: Exception | None = None) -> LogGap:
         """The gap of an output whose pod is gone."""
@@ -314,18 +314,18 @@ class SourceFollow:
         found = error.gap if isinstance(error, LogsUnavailable) else None
         since, until = (None, None) if found is None else (found.since_ns, found.until_ns)
         gone = (one.pod for one in self._cache.list_gone_pods(self._source.run_uid))
-        pods = (pod for pod in (self._find_pod(), *gone) if pod is not None)
-        pod = next((pod for pod in pods if pod.metadata.name == self._source.pod), None)
+        pod = self._find_pod() or next((one for one in gone if one.metadata.name == self._source.pod), None)
         began, ended = find_run_span(self._cache, self._source.run_uid) if pod is None else find_span(pod, self._source)
         if since is None and self._position is not None and self._position.written_ns:
             since = self._position.written_ns
-        now, began = datetime.now(UTC), began or self._source.since
+        now, began = datetime.now(UTC), began if pod is not None else self._source.since or began
         begin, end = from_nanoseconds(since) or began, from_nanoseconds(until) or ended
-        if begin is not None and began is not None:
+        if self._position is None and begin is not None and began is not None:
             begin = max(begin, began)  # a container that could not be started began in 1970
-        removed_at = None if pod is None else parse_time(pod.metadata.deleted_at or "")
-        if position == END and pod is not None and removed_at is not None and may_have_gone_on(pod, self._source):
-            end = max(end or removed_at, min(removed_at, now))
+        if position == END and pod is not None and may_have_gone_on(pod, self._source):
+            # One that was removed by force is gone without a time.
+            removed_at = parse_time(pod.metadata.deleted_at) or (now if self._find_pod() is None else None)
+            end = end if removed_at is None else max(end or removed_at, min(removed_at, now))
         return make_gap(cause, since=begin, until=end, now=now, position=position)
 
 
@@ -371,6 +371,11 @@ def is_read_to_end(error: LogsUnconfirmed, finished_at: datetime) -> bool:
 def _is_kept(pod: PodView) -> bool:
     """Whether the node keeps the logs of the pod: it is not deleted, and nothing has removed it from its node."""
     return not pod.metadata.deleted_at and explain_removal(pod, Cause.REMOVED) is Cause.REMOVED
+
+
+def _explain_lack(pod: PodView) -> Cause:
+    """Why a node does not give the log of a pod that exists."""
+    return explain_removal(pod, Cause.DELETED if pod.metadata.deleted_at else Cause.REMOVED)
 
 
 def _is_flood(block: LogBlock, first_ns: int) -> bool:

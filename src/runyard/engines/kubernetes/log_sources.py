@@ -23,6 +23,8 @@ MOST_UNSEEN_PODS = 100
 UNSEEN = "-unseen"
 """How the name ends that stands for pods that nobody saw. The names of real pods end with five random characters."""
 
+_NEVER = "1970-"
+"""How the time begins at which a container began that could not be started."""
 _ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
@@ -73,6 +75,19 @@ def has_ended(pod: PodView, source: LogSource) -> bool:
     return status.state.terminated is not None or status.restart_count > source.instance or _has_pod_ended(pod)
 
 
+def is_end_doubtful(pod: PodView, source: LogSource) -> bool:
+    """Whether the node was lost, so that its last words may be older than the end of the instance.
+
+    A kubelet that ends the instance after the disruption lives: somebody has tainted its node.
+    """
+    if not is_on_lost_node(pod):
+        return False
+    disrupted = max((one.since or "" for one in pod.status.conditions if one.type == "DisruptionTarget"), default="")
+    status = _find_status(pod, source.container)
+    ends = () if status is None else (state.terminated for one, state in _iter_states(status) if one == source.instance)
+    return not disrupted or all(end is None or (end.finished_at or "") < disrupted for end in ends)
+
+
 def is_running(pod: PodView, source: LogSource) -> bool:
     """Whether the instance runs in a pod that has not ended, as its status says."""
     status = _find_status(pod, source.container)
@@ -120,8 +135,7 @@ def is_start_awaited(pod: PodView, source: LogSource) -> bool:
     """
     status = _find_status(pod, source.container)
     ended = None if status is None else status.state.terminated or status.last_state.terminated
-    # A container that could not be started began in 1970.
-    has_failed = ended is not None and (ended.started_at or "") < pod.metadata.created_at
+    has_failed = ended is not None and (not ended.started_at or ended.started_at.startswith(_NEVER))
     return has_failed and may_have_gone_on(pod, source) and not _has_pod_ended(pod)
 
 

@@ -5,7 +5,14 @@ pods, the service and the events for people. Everything is bounded in count befo
 """
 
 from runyard.engines.kubernetes.observations.container_ends import collect_ends, merge_ends
-from runyard.engines.kubernetes.observations.pod_steps import PodStep, find_ended, find_step, has_started, is_disrupted, is_finished
+from runyard.engines.kubernetes.observations.pod_steps import (
+    PodStep,
+    find_ended,
+    find_step,
+    has_started,
+    is_disrupted,
+    is_finished,
+)
 from runyard.engines.kubernetes.observations.run_observation import observe_absence, observe_run
 
 __all__ = [

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Self
 
 import pytest
 from aiohttp import web
@@ -380,6 +380,17 @@ async def test_gap_says_that_the_node_was_lost_when_the_follow_ended_and_its_pod
         cache.gone.clear()
 
 
+async def test_log_is_complete_when_its_pod_was_driven_away_by_a_taint_and_the_kubelet_has_ended_it() -> None:
+    cache = make_cache()
+    for moment, causes in ((NOON, []), ("2026-11-16T12:00:01Z", ["node lost"])):
+        tainted = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+        cache.lose(make_pod(ended(), uid="u1", conditions=[{**tainted, "lastTransitionTime": moment}]))
+        cache.pods = [make_pod(running(), uid="u1")]
+        async with playing(pods=[pod(), refuse(404, "NotFound")], logs=[answer(ONE_TWO)]) as (client, _):
+            assert list_causes(await follow(client, cache)) == causes
+        cache.gone.clear()
+
+
 NEVER_BEGAN = {"exitCode": 128, "reason": "StartError", "startedAt": "1970-01-01T00:00:00Z", "finishedAt": NOON}
 UNSTARTED = {"name": "main", "restartCount": 0, "state": {"terminated": NEVER_BEGAN}}
 RESTARTED = {"restartPolicy": "Always", "containers": [{"name": "main"}]}
@@ -395,6 +406,37 @@ async def test_gap_lasts_until_the_pod_was_removed_when_a_later_instance_may_hav
             (gap,) = await follow(client, cache)
         assert isinstance(gap, LogGap)
         assert (gap.since, gap.until) == (datetime.fromisoformat(NOON), datetime.fromisoformat(until))
+
+
+async def test_gap_lasts_until_now_when_a_service_pod_was_removed_by_force_and_may_have_gone_on() -> None:
+    cache = make_cache()
+    cache.lose(make_pod(ended(), uid="u1", spec=RESTARTED))
+    async with playing(pods=[refuse(404, "NotFound")], logs=[answer(GONE)]) as (client, _):
+        began = datetime.now(UTC)
+        (gap,) = await follow(client, cache)
+    assert isinstance(gap, LogGap)
+    assert gap.until >= began
+
+
+class _March(datetime):
+    """A clock after the lines of the scripted logs."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return cls(2027, 3, 1, tzinfo=tz)
+
+
+async def test_gap_begins_with_the_last_line_when_the_clock_of_the_node_is_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the apiserver's clock the pod was created after the line was written."""
+    monkeypatch.setattr(log_follow, "datetime", _March)
+    cache = PlayedCache(make_pod(running(), uid="u1", created="2027-02-01T12:00:00Z"))
+    async with playing(pods=[pod(), refuse(404, "NotFound")], logs=[answer(ONE_TWO), answer(GONE)]) as (client, _):
+        chunk, gap = await follow(client, cache)
+    assert isinstance(chunk, LogChunk)
+    assert isinstance(gap, LogGap)
+    assert gap.since == chunk.at
 
 
 async def test_log_is_awaited_when_a_container_could_not_be_started_and_is_started_again(
