@@ -21,11 +21,13 @@ CLOSE_SECONDS = 5.0
 STALLED_SECONDS = 20.0
 """How long a send to a peer that has closed waits while none of the peer's bytes is received."""
 BULK_BYTES = 1 << 16
-"""While bytes come without a pause, asyncio is woken for so many at once."""
+"""After so many bytes one way, asyncio is woken for so many at once."""
 _BULK_PAUSE_SECONDS = 0.002
-"""A pause. The last bytes before one wait for as long."""
-_BULK_RECEIVES = 8
-"""How many receives without a pause make it bulk: what somebody types, or a program answers to it, has fewer."""
+"""How long bytes wait for others at most."""
+_FEW_BYTES = 1 << 12
+"""Not worth such a wait."""
+_LONG_ANSWER_BYTES = 1 << 22
+"""An answer so long may always cost a wait for its last bytes."""
 # A peer that vanished without a word is noticed after a minute.
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -116,7 +118,7 @@ class RawConnection(asyncio.Protocol):
             await self._readable.wait()
         data = b"".join(self._chunks)
         self._received_bytes += len(data)
-        self._bulk.note()
+        self._bulk.note_received(len(data))
         self._chunks.clear()
         self._resume_reading()
         return data
@@ -126,6 +128,7 @@ class RawConnection(asyncio.Protocol):
 
         A peer that has closed is sent nothing before all of its bytes were received, as long as somebody receives.
         """
+        self._bulk.note_sent()
         await self._read_first()
         self._check_open()
         self._transport.write(data)
@@ -276,39 +279,64 @@ class RawConnection(asyncio.Protocol):
 
 
 class _BulkReads:
-    """Has the kernel gather bytes that come without a pause.
+    """Has the kernel gather bytes that come one way, many and small.
 
     A kubelet passes every header of a frame and every piece of output on by itself, so a relay would be woken for a few
     bytes at a time, and the next relay for each of its records. That costs both more CPU time than the bytes do.
+
+    The price is a wait: bytes that are not followed by enough others are received when the timer ends the gathering.
+    So only many bytes since the last send start it. A send ends it, since an answer may come, and so does a wait that
+    was for few bytes. Where long answers end in a wait again and again, ever more bytes are needed to start it.
     """
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection if connection is not None and connection.family != socket.AF_UNIX else None
-        self._clock = asyncio.get_running_loop().time
-        self._last = 0.0
-        self._receives = 0
+        self._loop = asyncio.get_running_loop()
+        self._received_at = 0.0
+        self._one_way_bytes = 0
+        self._enough_bytes = BULK_BYTES
         self._timer: asyncio.TimerHandle | None = None
 
-    def note(self) -> None:
-        """Something was received."""
-        now = self._clock()
-        self._receives = self._receives + 1 if now - self._last < _BULK_PAUSE_SECONDS else 0
-        self._last = now
-        if self._timer is None and self._receives >= _BULK_RECEIVES:
+    def note_received(self, size_bytes: int) -> None:
+        """Bytes were received. Those that follow may be gathered."""
+        now = self._loop.time()
+        has_waited = self._is_bulk and now - self._received_at >= _BULK_PAUSE_SECONDS
+        self._received_at = now
+        if has_waited and size_bytes < _FEW_BYTES:
+            self._one_way_bytes = 0
+        self._one_way_bytes += size_bytes
+        if self._is_bulk and self._timer is None:
             self._wake_at(BULK_BYTES)
             self._watch_for_pause()
+
+    def note_sent(self) -> None:
+        """Something is about to be sent. What has come, and what answers it, is received at once."""
+        if self._is_bulk:
+            is_long = self._one_way_bytes >= _LONG_ANSWER_BYTES
+            self._enough_bytes = BULK_BYTES if is_long else min(2 * self._enough_bytes, _LONG_ANSWER_BYTES)
+        self._one_way_bytes = 0
+        self._stop_gathering()
 
     def end(self) -> None:
         """The connection is gone."""
         self._connection = None
+        self._stop_gathering()
+
+    @property
+    def _is_bulk(self) -> bool:
+        return self._one_way_bytes >= self._enough_bytes
 
     def _watch_for_pause(self) -> None:
-        self._timer = None
-        left = self._last + _BULK_PAUSE_SECONDS - self._clock()
-        if left > 0 and self._connection is not None:
-            self._timer = asyncio.get_running_loop().call_later(left, self._watch_for_pause)
+        left = self._received_at + _BULK_PAUSE_SECONDS - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._watch_for_pause)
         else:
-            self._receives = 0
+            self._stop_gathering()
+
+    def _stop_gathering(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
             self._wake_at(1)
 
     def _wake_at(self, size_bytes: int) -> None:

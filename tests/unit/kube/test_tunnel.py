@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from runyard.kube.config import ClusterConfig
 from runyard.kube.credentials import Credential, StaticCredentials, bearer
 from runyard.kube.errors import DeadlineExceeded, Disconnected, Forbidden, Unreachable
 from runyard.kube.transport import Transport
-from runyard.kube.tunnel import READ_AHEAD_BYTES, RawConnection, pick_upgrade_headers
+from runyard.kube.tunnel import BULK_BYTES, READ_AHEAD_BYTES, RawConnection, pick_upgrade_headers
 
 SPDY = {"Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io"}
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
@@ -91,6 +92,36 @@ async def receive_exactly(connection: RawConnection, size_bytes: int) -> bytes:
     while len(received) < size_bytes and (data := await connection.receive()):
         received += data
     return received
+
+
+def low_water_mark(connection: RawConnection) -> int:
+    """Of how many bytes the kernel tells asyncio."""
+    connected = connection._transport.get_extra_info("socket")
+    return int(connected.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
+
+
+async def receive_until_gathered(connection: RawConnection) -> int:
+    """Receive until bytes are gathered; how many were received."""
+    received = 0
+    while low_water_mark(connection) == 1:
+        received += len(await connection.receive())
+    return received
+
+
+def answer_with(answer: bytes) -> Peer:
+    async def answer_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED)
+        while await reader.read(1 << 16):
+            writer.write(answer)
+            await writer.drain()
+
+    return answer_each
+
+
+@pytest.fixture
+def endless_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pause is long enough: what is gathered is not received before enough of it, or the end, has come."""
+    monkeypatch.setattr("runyard.kube.tunnel._BULK_PAUSE_SECONDS", 3600.0)
 
 
 async def send_until_refused(connection: RawConnection) -> None:
@@ -242,6 +273,101 @@ async def test_pieces_are_gathered_and_the_last_ones_are_not_kept_back_when_they
         is_received.set()
     assert sum(sizes) == len(piece) * pieces
     assert len(sizes) < pieces / 10
+
+
+@pytest.mark.usefixtures("endless_wait")
+@pytest.mark.parametrize(("answer_bytes", "rounds"), [(64, 2 * BULK_BYTES // 64), (BULK_BYTES - 1, 20)])
+async def test_nothing_is_gathered_when_short_answers_follow_requests(answer_bytes: int, rounds: int) -> None:
+    async with tunnel_to(answer_with(b"x" * answer_bytes)) as tunnel:
+        for _ in range(rounds):
+            await tunnel.send(b"request")
+            received = 0
+            while received < answer_bytes:
+                received += len(await tunnel.receive())
+                assert low_water_mark(tunnel) == 1
+
+
+@pytest.mark.usefixtures("endless_wait")
+async def test_the_tail_and_the_end_are_received_when_the_peer_ends_while_bytes_are_gathered() -> None:
+    is_gathering = asyncio.Event()
+
+    async def pour(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED + MEGABYTE)
+        await is_gathering.wait()
+        writer.write(b"tail")
+
+    async with tunnel_to(pour) as tunnel, asyncio.timeout(30):
+        received = await receive_until_gathered(tunnel)
+        assert low_water_mark(tunnel) == BULK_BYTES
+        is_gathering.set()
+        rest = b""
+        while data := await tunnel.receive():
+            rest += data
+    assert received + len(rest) == len(MEGABYTE) + len(b"tail")
+    assert rest.endswith(b"tail")
+
+
+@pytest.mark.usefixtures("endless_wait")
+async def test_closing_does_not_wait_when_bytes_are_gathered() -> None:
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED + b"x" * 2 * BULK_BYTES)
+        await reader.read()
+
+    async with asyncio.timeout(30), tunnel_to(pour) as tunnel:
+        await receive_until_gathered(tunnel)
+        await tunnel.close(patience_seconds=3600)
+        assert tunnel.is_lost
+
+
+@pytest.mark.usefixtures("endless_wait")
+async def test_gathering_ends_when_requests_and_answers_follow_a_bulk() -> None:
+    async def pour_and_echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED + b"x" * BULK_BYTES * 2)
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+
+    async with tunnel_to(pour_and_echo) as tunnel, asyncio.timeout(30):
+        received = await receive_until_gathered(tunnel)
+        await tunnel.send(b"request")
+        assert low_water_mark(tunnel) == 1
+        await receive_exactly(tunnel, 2 * BULK_BYTES + len(b"request") - received)
+        for _ in range(100):
+            await tunnel.send(b"request")
+            assert await receive_exactly(tunnel, len(b"request")) == b"request"
+            assert low_water_mark(tunnel) == 1
+
+
+@pytest.mark.usefixtures("endless_wait")
+@pytest.mark.parametrize(("long_bytes", "mark"), [(1 << 22, 1), (BULK_BYTES, BULK_BYTES)])
+async def test_more_bytes_are_needed_again_when_an_answer_was_hardly_long_enough(
+    monkeypatch: pytest.MonkeyPatch, long_bytes: int, mark: int
+) -> None:
+    monkeypatch.setattr("runyard.kube.tunnel._LONG_ANSWER_BYTES", long_bytes)
+    answer_bytes = BULK_BYTES * 5 // 4
+    async with tunnel_to(answer_with(b"x" * answer_bytes)) as tunnel, asyncio.timeout(30):
+        await tunnel.send(b"request")
+        received = await receive_until_gathered(tunnel)
+        await tunnel.send(b"request")
+        while received < 2 * answer_bytes and low_water_mark(tunnel) == 1:
+            received += len(await tunnel.receive())
+        assert low_water_mark(tunnel) == mark
+
+
+async def test_gathering_ends_when_few_bytes_waited() -> None:
+    is_idle = asyncio.Event()
+
+    async def pour_and_trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED + MEGABYTE)
+        await is_idle.wait()
+        writer.write(b"few")
+        await reader.read()
+
+    async with tunnel_to(pour_and_trickle) as tunnel:
+        await receive_exactly(tunnel, len(MEGABYTE))
+        await asyncio.sleep(0.05)
+        is_idle.set()
+        assert await tunnel.receive() == b"few"
+        assert low_water_mark(tunnel) == 1
 
 
 async def test_disconnected_when_the_peer_resets() -> None:
