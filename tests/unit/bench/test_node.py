@@ -19,7 +19,7 @@ def test_every_goal_is_judged_when_all_was_measured() -> None:
         remote=Side(bound=[0.1, 0.1, 0.1], running=[1.0, 2.3, 3.6]),
     )
     streams = [
-        Stream("exec", 10_000_000, direct=[1.0, 2.0], virtual=[1.25, 3.0]),
+        Stream("exec", 10_000_000, direct=[4.0, 1.0, 2.0], virtual=[2.0, 3.0, 2.5]),
         Stream("log", 10_000_000, direct=[1.0], virtual=[1.0]),
     ]
     full = FullNode(1000, Memory(5e7, None), Memory(2.1e8, None), 20.0, 0.01, 0.02)
