@@ -21,7 +21,7 @@ CLOSE_SECONDS = 5.0
 STALLED_SECONDS = 20.0
 """How long a send to a peer that has closed waits while none of the peer's bytes is received."""
 BULK_BYTES = 1 << 16
-"""After so many bytes one way, asyncio is woken for so many at once."""
+"""After so many bytes one way, or more where answers end sooner, asyncio is woken for so many at once."""
 _BULK_PAUSE_SECONDS = 0.002
 """How long bytes wait for others at most."""
 _FEW_BYTES = 1 << 12
@@ -306,8 +306,9 @@ class _BulkReads:
             self._one_way_bytes = 0
         self._one_way_bytes += size_bytes
         if self._is_bulk and self._timer is None:
+            # Before the mark is raised: without a timer nobody would lower it.
+            self._timer = self._loop.call_later(_BULK_PAUSE_SECONDS, self._watch_for_pause)
             self._wake_at(BULK_BYTES)
-            self._watch_for_pause()
 
     def note_sent(self) -> None:
         """Something is about to be sent. What has come, and what answers it, is received at once."""

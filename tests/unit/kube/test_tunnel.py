@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 from multidict import CIMultiDict
 
+from runyard.kube import tunnel as tunnel_module
 from runyard.kube.config import ClusterConfig
 from runyard.kube.credentials import Credential, StaticCredentials, bearer
 from runyard.kube.errors import DeadlineExceeded, Disconnected, Forbidden, Unreachable
@@ -351,6 +353,28 @@ async def test_more_bytes_are_needed_again_when_an_answer_was_hardly_long_enough
         while received < 2 * answer_bytes and low_water_mark(tunnel) == 1:
             received += len(await tunnel.receive())
         assert low_water_mark(tunnel) == mark
+
+
+async def test_bytes_are_received_when_the_process_was_held_up_while_gathering_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raise_mark = tunnel_module._BulkReads._wake_at
+
+    def hold_up(bulk: tunnel_module._BulkReads, size_bytes: int) -> None:
+        raise_mark(bulk, size_bytes)
+        time.sleep(0.01)
+
+    monkeypatch.setattr(tunnel_module._BulkReads, "_wake_at", hold_up)
+
+    async def pour_and_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED + b"x" * 2 * BULK_BYTES)
+        await writer.drain()
+        await asyncio.sleep(0.1)
+        writer.write(b"tail")
+        await reader.read()
+
+    async with tunnel_to(pour_and_end) as tunnel, asyncio.timeout(30):
+        assert (await receive_exactly(tunnel, 2 * BULK_BYTES + len(b"tail"))).endswith(b"tail")
 
 
 async def test_gathering_ends_when_few_bytes_waited() -> None:
