@@ -221,7 +221,7 @@ def run_to_json(run: Run, transitions: Iterable[Transition] = ()) -> Json:
 def _logs_to_json(run: Run) -> Json | None:
     """Whether the log of a run that has ended is complete; None for a run that an engine does not have.
 
-    With why not, if calls to the engine fail and the run itself has ended for another reason.
+    With why not, if calls to the engine fail.
     """
     if run.place is None or State(run.state) not in FINAL:
         return None

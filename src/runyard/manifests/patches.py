@@ -145,8 +145,9 @@ class Settle(AnchorPatch):
     """Those that its annotation states; None: it has none, and the Job is kept."""
     ends_job: bool = False
     """Its controller has not ended the Job yet. A pod that is evicted, or whose node is lost, before it has counted the
-    pod's failure does not use up a retry: it would start another, of a run that has ended. Only for a Job without pods
-    that live: the controller deletes them, with their output."""
+    pod's failure does not use up a retry: it would start another, of a run that has ended. A Job that a stop has
+    suspended would never end, and no TTL would delete it. Only for a Job without pods that live: the controller deletes
+    them, with their output."""
 
     def __post_init__(self) -> None:
         AnchorPatch.__post_init__(self)
@@ -164,9 +165,10 @@ class Settle(AnchorPatch):
                 {"op": "test", "path": _point(TTL_ANNOTATION), "value": str(self.ttl_seconds)},
                 {"op": "add", "path": "/spec/ttlSecondsAfterFinished", "value": self.ttl_seconds},
             ]
-        # No retries, and a deadline that has passed: the controller ends the Job for whichever it sees first.
-        limits = {"backoffLimit": 0, "activeDeadlineSeconds": JOB_END_SECONDS} if self.ends_job else {}
-        return [*ttl, *({"op": "add", "path": f"/spec/{name}", "value": value} for name, value in limits.items())]
+        # No retries, and a deadline that has passed: the controller ends the Job for whichever it sees first. It looks
+        # at both before it creates pods, so that a suspended Job which goes on starts none.
+        end = {"backoffLimit": 0, "activeDeadlineSeconds": JOB_END_SECONDS, "suspend": False} if self.ends_job else {}
+        return [*ttl, *({"op": "add", "path": f"/spec/{name}", "value": value} for name, value in end.items())]
 
 
 @final

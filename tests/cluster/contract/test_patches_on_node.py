@@ -109,6 +109,24 @@ def test_job_makes_no_pods_when_it_is_stopped_before_any_started(cluster: Cluste
     assert get(cluster, restricted, f"job {where['name']}", "{.status.conditions[0].type}") == "Suspended"
 
 
+def test_suspended_job_ends_without_another_pod_when_it_is_settled_after_a_stop(
+    cluster: Cluster, restricted: str
+) -> None:
+    where = start(cluster, script("exit 7", backoff_limit=3), identify(restricted))
+    wait_for(lambda: get(cluster, restricted, f"job {where['name']}", "{.status.failed}") == "1")
+    send(cluster, Stop(**where, is_suspended=True, generation=2))
+    job = f"job/{where['name']}"
+    wait(cluster, restricted, job, until="condition=suspended")
+    known = {pod["metadata"]["uid"] for pod in list_pods(cluster, restricted)}
+
+    send(cluster, Settle(ttl_seconds=None, ends_job=True, **{**where, "seen_generation": 2}, generation=2))
+    wait(cluster, restricted, job, until="condition=failed")
+
+    assert {pod["metadata"]["uid"] for pod in list_pods(cluster, restricted)} <= known
+    events = cluster.kubectl("events", "-n", restricted, f"--for={job}")
+    assert events.count("SuccessfulCreate") == 1
+
+
 def evict(cluster: Cluster, pod: dict[str, Any]) -> None:
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}

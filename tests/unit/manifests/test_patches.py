@@ -67,9 +67,10 @@ def test_job_starts_no_further_pod_when_it_is_settled_before_its_controller_has_
     ended = [
         {"op": "add", "path": "/spec/backoffLimit", "value": 0},
         {"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 0},
+        {"op": "add", "path": "/spec/suspend", "value": False},
     ]
     assert read(Settle(kind="Job", ttl_seconds=None, ends_job=True, **WHERE)) == [*EXPECTED, *ended]
-    assert read(Settle(kind="Job", ttl_seconds=60, ends_job=True, **WHERE))[-2:] == ended
+    assert read(Settle(kind="Job", ttl_seconds=60, ends_job=True, **WHERE))[-3:] == ended
 
 
 def test_pod_is_ended_in_place_when_it_is_the_one_that_was_seen() -> None:

@@ -170,7 +170,7 @@ def request_stop(deadline: Deadline) -> Decide:
 def record_engine_failure(error: EngineError, *, now: datetime, where: str | None) -> Decide:
     """Note since when calls to the engine fail. The state stays; its reason is kept and comes back later.
 
-    A run that has ended for a reason keeps that one: what fails is its clean-up, and is noted beside it.
+    A run that has ended keeps the reason of its end: what fails is its clean-up, and is noted beside it.
     """
 
     def decide(run: Run) -> Change | None:
@@ -179,7 +179,7 @@ def record_engine_failure(error: EngineError, *, now: datetime, where: str | Non
         has_ended = is_final(State(run.state)) and run.state != State.DELETING
         words = str(error) if where is None else f"engine `{where}`, since {since:%Y-%m-%d %H:%M:%S} UTC: {error}"
         reason, message = _bound(error.code, words)
-        if has_ended and run.reason is not None and (failing is None or _has_own_reason(run, failing)):
+        if has_ended and (failing is None or "cleanup" in failing or _has_own_reason(run, failing)):
             known = {"since": since.isoformat(), "reason": run.reason, "message": run.message}
             known |= {"told": reason, "cleanup": message}
             if known == failing:

@@ -334,7 +334,7 @@ class Stepper:
         if uid is None:
             uid = await self._call(engine.find_anchor(self._assign(run)))
         if uid is not None and not await self._clean_up(engine, run, make_anchor(run, uid)):
-            return Done(self._pace.settle_retry)
+            return await self._clear_failure(run, lease, due_in=self._pace.settle_retry)
         decide = partial(run_updates.settle, now=self._core.clock.now(), generation=run.desired_generation)
         await self._write(run, lease, decide, due_in=None, is_lease_ended=True)
         return LEASE_ENDED

@@ -8,7 +8,7 @@
 | settle  | DELETE Secret, PATCH anchor¹          | finds no Secret (404) and sends the patch                         |
 | remove  | DELETE anchor                         | finds it gone, or being deleted                                   |
 
-¹ Of a Job that has failed, and whose controller does not say so yet: LIST pods before.
+¹ Of a Job that has failed or was stopped, and whose controller does not say so yet: LIST pods before.
 
 Every change of an anchor tests its UID and the generation that was read; so a call that comes late, from a server that
 was frozen, changes nothing. Nothing is ever created in place of an anchor that is absent. A Secret states the
@@ -209,7 +209,13 @@ class RunSteps:
                 return await self._delete_anchor(assignment, target)
             if not await self._delete_secret(assignment, target):
                 return False
-            return await self._finish_job(assignment, target, anchor, has_succeeded=seen.seen is Seen.SUCCEEDED)
+            return await self._finish_job(
+                assignment,
+                target,
+                anchor,
+                has_succeeded=seen.seen is Seen.SUCCEEDED,
+                was_disrupted=any(is_disrupted(gone.pod) for gone in objects.gone_pods),
+            )
 
     async def remove(self, anchor: Anchor) -> None:
         """Delete the anchor of that UID. It stays, being deleted, until its pods are gone."""
@@ -280,7 +286,7 @@ class RunSteps:
 
     async def _stop_job(self, assignment: Assignment, target: _Target, job: JobView) -> bool:
         """Returns False if the Job was changed meanwhile."""
-        pods = await self._list_pods(assignment, target)
+        pods = await self._list_pods(self._stopping, assignment, target)
         has_output = any(has_started(read_view(PodView, pod)) for pod in pods)
         is_told = job.metadata.annotations.wish == "stop" and get_generation(job) == assignment.generation
         if not is_told or not (has_output or job.spec.suspend):
@@ -317,7 +323,7 @@ class RunSteps:
     async def _settle_absent(self, assignment: Assignment, target: _Target) -> bool:
         """What an absent anchor owned is collected by the cluster; its Secret is not left to that."""
         is_gone = await self._delete_secret(assignment, target)
-        return is_gone and not await self._list_pods(assignment, target)
+        return is_gone and not await self._list_pods(self._client, assignment, target)
 
     async def _delete_anchor(self, assignment: Assignment, target: _Target) -> bool:
         """Delete an anchor of no more use, in the state that was read live: one that is released meanwhile stays."""
@@ -337,7 +343,13 @@ class RunSteps:
         return is_deleted and await self._delete_secret(assignment, target)
 
     async def _finish_job(
-        self, assignment: Assignment, target: _Target, anchor: AnchorView | None, *, has_succeeded: bool
+        self,
+        assignment: Assignment,
+        target: _Target,
+        anchor: AnchorView | None,
+        *,
+        has_succeeded: bool,
+        was_disrupted: bool,
     ) -> bool:
         """Set the TTL of a Job, and let it start no further pod: its pods tell its end before its controller does.
 
@@ -347,18 +359,19 @@ class RunSteps:
         for _ in range(MOST_ATTEMPTS):
             if not isinstance(anchor, JobView):
                 return True
-            ends_job = not (has_succeeded or _has_ended(anchor) or anchor.spec.suspend)
+            ends_job = not (has_succeeded or _has_ended(anchor))
             if seconds is None and not ends_job:
                 return True
             if get_generation(anchor) > assignment.generation:
                 return False
-            pods = [read_view(PodView, pod) for pod in await self._list_pods(assignment, target)] if ends_job else []
+            listed = await self._list_pods(self._client, assignment, target) if ends_job else []
+            pods = [read_view(PodView, pod) for pod in listed]
             if any(not is_finished(pod) for pod in pods):
                 return False
             patch = Settle(**self._address(target, anchor, assignment), ttl_seconds=seconds, ends_job=ends_job)
             if await self._patch(patch):
                 # The controller replaces only a pod that was disrupted, until it has seen the patch.
-                return not any(is_disrupted(pod) for pod in pods)
+                return not (ends_job and (was_disrupted or any(is_disrupted(pod) for pod in pods)))
             anchor = await self._read_live(target)
         raise _give_up(target)
 
@@ -409,10 +422,10 @@ class RunSteps:
         while len(self._secrets) > MOST_KNOWN_SECRETS:
             self._secrets.popitem(last=False)
 
-    async def _list_pods(self, assignment: Assignment, target: _Target) -> list[Object]:
+    async def _list_pods(self, client: Client, assignment: Assignment, target: _Target) -> list[Object]:
         """The pods of the run, live: those that another server's view of the cluster may not show yet."""
         uid, installation = to_label_value(assignment.run_uid), to_label_value(self._namespaces.installation)
-        listed = await self._stopping.list(
+        listed = await client.list(
             PODS,
             namespace=target.namespace,
             label_selector=f"{RUN_UID_LABEL}={uid},{INSTALLATION_LABEL}={installation}",

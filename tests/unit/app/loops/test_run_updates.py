@@ -167,6 +167,17 @@ def test_ended_run_keeps_the_reason_for_its_end_when_calls_for_its_settlement_fa
     note = failing.status["reconcile"]["failing"]
     assert (note["told"], note["cleanup"]) == ("kube.permissions", "cannot settle")
     assert clear_engine_failure(failing) == {"status": {}}
-    told = decide(replace(ended, state="COMPLETED", reason=None, message=None))
-    assert told is not None
-    assert told.values["reason"] == "kube.permissions"
+    completed = decide(replace(ended, state="COMPLETED", reason=None, message=None))
+    assert completed is not None
+    assert completed.values.keys() == {"status"}
+
+
+def test_ended_run_keeps_the_message_of_its_end_when_its_settlement_fails_for_a_reason_of_the_same_code() -> None:
+    ended = make_run("r1", state="ERROR", reason="admission.refused", message="the image is not allowed")
+    for words in ("a webhook denied it", "another webhook denied it"):
+        change = record_engine_failure(EngineRefusal(Reason.ADMISSION_REFUSED, words), now=START, where=None)(ended)
+        assert change is not None
+        assert change.values.keys() == {"status"}
+        ended = replace(ended, **change.values)
+        assert ended.status["reconcile"]["failing"]["cleanup"] == words
+    assert clear_engine_failure(ended)["message"] == "the image is not allowed"

@@ -9,6 +9,7 @@ import pytest
 from runyard.app.engine import Assignment, EngineRefusal, EngineUnavailable
 from runyard.app.log_store import Stream
 from runyard.app.loops.log_collection import LogCollector
+from runyard.app.loops.run_updates import read_notes
 from runyard.app.runs.resume import resume_run
 from runyard.app.runs.stop import stop_run
 from tests.unit.app.crash_points import Crash
@@ -60,12 +61,14 @@ async def test_run_has_ended_and_its_log_has_not_when_the_engine_cannot_be_reach
     world.engine.at = fail
     await world.look()
     run = await world.get()
-    assert (run.state, run.settled_at, run.reason) == ("COMPLETED", None, "engine.unreachable")
+    assert (run.state, run.settled_at, run.reason) == ("COMPLETED", None, None)
+    assert read_notes(run)["failing"]["told"] == "engine.unreachable"
     assert not run.is_log_complete
     world.engine.at = lambda _: asyncio.sleep(0)
     await world.settle()
     run = await world.get()
     assert (run.settled_at is not None, run.reason) == (True, None)
+    assert "failing" not in read_notes(run)
 
 
 async def test_settling_is_repeated_when_the_engine_is_not_done(world: World) -> None:

@@ -24,7 +24,7 @@ from runyard.manifests.identity import PlatformInputs
 from runyard.spec.environment import SecretUse
 from tests.contract.engine.lab import FixedAccess, Lab, assign, assign_again
 from tests.unit.engines.kubernetes.fake_cluster import FakeClient, FakeCluster
-from tests.unit.engines.kubernetes.test_cluster_cache import NAMESPACE, make_cache, make_pod_body, put
+from tests.unit.engines.kubernetes.test_cluster_cache import NAMESPACE, drop, make_cache, make_pod_body, put
 from tests.unit.engines.kubernetes.test_run_watch import make_ended_pod
 from tests.unit.manifests.samples import make_volume
 
@@ -336,6 +336,13 @@ async def create_pod(server: Server, pod: dict[str, Any]) -> None:
     await server.client.send_encoded("POST", PODS, json.dumps({**pod, "kind": "Pod"}).encode())
 
 
+def find_job_spec(server: Server) -> dict[str, Any]:
+    job = server.cluster.find("Job")
+    assert job is not None
+    spec: dict[str, Any] = job["spec"]
+    return spec
+
+
 def end_job(server: Server, condition: str) -> None:
     """Its controller says that it has ended."""
     job = server.cluster.find("Job")
@@ -347,18 +354,30 @@ def end_job(server: Server, condition: str) -> None:
 @pytest.mark.parametrize("exit_code", [0, 7])
 async def test_job_is_ended_when_its_run_has_failed_and_its_controller_may_start_another_pod(exit_code: int) -> None:
     """A pod that is disrupted before the controller has counted its failure does not use up a retry."""
-    cluster = FakeCluster()
-    server, run = Server(cluster), make_run()
+    server, run = Server(FakeCluster()), make_run()
     uid = await start_job(server, run=run, exit_code=exit_code)
     assert await server.steps.settle(run, uid)
-    job = cluster.find("Job")
-    assert job is not None
     ended = {"backoffLimit": 0, "activeDeadlineSeconds": 0}
-    assert (job["spec"].items() >= ended.items()) is (exit_code == 7)
+    assert (find_job_spec(server).items() >= ended.items()) is (exit_code == 7)
     server.client.requests.clear()
     end_job(server, "Failed" if exit_code else "Complete")
     assert await server.steps.settle(run, uid)
     assert list_requests(server, "Job") == []
+
+
+async def test_suspended_job_is_ended_when_its_run_was_stopped_after_a_pod_had_failed() -> None:
+    """Suspended it would never end: no TTL would delete it, and a release that comes late would start it again."""
+    server, run = Server(FakeCluster()), make_run(backoff_limit=3)
+    uid = await start_job(server, run=run, exit_code=7)
+    pod = read_view(PodView, make_ended_pod(7, run_uid=run.run_uid))
+    server.cluster.remove("Pod", pod.metadata.name)
+    drop(server.cache, server.cache.pods, pod)
+    await server.steps.stop(renew(run, 2), uid)
+    assert find_job_spec(server)["suspend"]
+    server.watch()
+    assert await server.steps.settle(renew(run, 2), uid)
+    ended = {"suspend": False, "backoffLimit": 0, "activeDeadlineSeconds": 0}
+    assert find_job_spec(server).items() >= ended.items()
 
 
 async def test_job_keeps_a_pod_that_took_the_place_of_another_until_its_output_is_read() -> None:
@@ -371,16 +390,21 @@ async def test_job_keeps_a_pod_that_took_the_place_of_another_until_its_output_i
     assert list_requests(server, "Job") == []
 
 
-async def test_job_is_settled_only_once_it_has_ended_when_a_pod_of_it_was_disrupted() -> None:
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_job_is_settled_only_once_it_has_ended_when_a_pod_of_it_was_disrupted(is_gone: bool) -> None:
     server, run = Server(FakeCluster()), make_run()
     uid = await start_job(server, run=run, exit_code=7)
     disrupted = make_pod_body(run.run_uid, "b", created="2026-01-01T00:00:09Z")
     condition = {"type": "DisruptionTarget", "status": "True"}
-    await create_pod(server, {**disrupted, "status": {"phase": "Failed", "conditions": [condition]}})
+    disrupted = {**disrupted, "status": {"phase": "Failed", "conditions": [condition]}}
+    if is_gone:
+        pod = read_view(PodView, disrupted)
+        put(server.cache, server.cache.pods, pod)
+        drop(server.cache, server.cache.pods, pod)
+    else:
+        await create_pod(server, disrupted)
     assert not await server.steps.settle(run, uid)
-    job = server.cluster.find("Job")
-    assert job is not None
-    assert job["spec"]["activeDeadlineSeconds"] == 0
+    assert find_job_spec(server)["activeDeadlineSeconds"] == 0
     end_job(server, "Failed")
     assert await server.steps.settle(run, uid)
 
