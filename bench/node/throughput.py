@@ -42,8 +42,8 @@ class Stream:
     def ratio(self) -> float:
         """The speed through the node beside the direct one, by the medians.
 
-        Turns of one side differ by a factor of two, because wake-ups of the kubelet and containerd decide how many bytes
-        each passes on at a time. So the best turn of a few says little.
+        Turns of one side differ by a factor of two: how often the kubelet and containerd are woken decides how many
+        bytes each passes on at a time. So the best turn of a few says little.
         """
         return median(self.direct) / median(self.virtual)
 
