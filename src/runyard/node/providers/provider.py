@@ -271,7 +271,7 @@ class Route:
     host: str
     selector: Mapping[str, str]
     ports: Sequence[Object]
-    """The Service's ports: name, port, targetPort, protocol."""
+    """The Service's ports: name, port, targetPort, protocol, appProtocol."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from runyard.node.providers.provider import Object, Route
 RESERVED_PREFIX = "k8s.gpu/"
 MOST_PORTS = 100
 MOST_SELECTORS = 100
-_PORT_FIELDS = ("name", "port", "targetPort", "protocol")
+_PORT_FIELDS = ("name", "port", "targetPort", "protocol", "appProtocol")
 
 
 @dataclass(frozen=True, slots=True)

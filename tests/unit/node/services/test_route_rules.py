@@ -37,6 +37,13 @@ def test_route_has_host_selector_and_ports_when_the_service_is_the_guides() -> N
     )
 
 
+def test_protocol_of_the_application_reaches_the_provider_when_a_port_states_one() -> None:
+    port = {"name": "grpc", "port": 80, "protocol": "TCP", "targetPort": 8001, "appProtocol": "kubernetes.io/h2c"}
+    route = plan_route(service(ports=[{**port, "nodePort": 31466}]), HOSTS)
+    assert isinstance(route, Route)
+    assert route.ports == [port]
+
+
 @pytest.mark.parametrize(
     ("spec", "reason", "words"),
     [
