@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +89,10 @@ class Interrupted:
     async def list_routes(self) -> frozenset[str]:
         self._check()
         return await self.routes.list_routes()
+
+    async def list_rejected_routes(self) -> Mapping[str, str]:
+        self._check()
+        return await self.routes.list_rejected_routes()
 
     def _check(self) -> None:
         if self.is_away:

@@ -286,3 +286,6 @@ class Routes(Protocol):
 
     async def list_routes(self) -> frozenset[str]:
         """The uids of all Services that have a route: complete, or `ProviderUnavailable`."""
+
+    async def list_rejected_routes(self) -> Mapping[str, str]:
+        """Why a published route is not served, by the uid of its Service. Empty where nobody says so."""

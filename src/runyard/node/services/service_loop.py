@@ -4,12 +4,13 @@ One failure level per function:
   run          for ever: the list of Services, the workers, the sweep
   _work        one key after another; a failure is retried later and never ends the others
   _reconcile   one Service: publish, refuse or release
-  _sweep       routes at the provider whose Service is gone, and Services whose route is gone
+  _sweep       routes at the provider whose Service is gone, Services whose route is gone, and routes that are rejected
 """
 
 import asyncio
 import itertools
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 
 from runyard.kube import Client, Conflict, Key, KubeError, NotFound
@@ -53,6 +54,7 @@ class ServiceLoop:
         self._services: Reflector[ServiceView] = Reflector(client, SERVICES, view=ServiceView)
         self._queue: WorkQueue[Key] = WorkQueue(backoff_seconds=RETRY_SECONDS)
         self._published: dict[str, Route] = {}
+        self._rejected: dict[str, str] = {}
         self._recorder = recorder
 
     async def run(self) -> None:
@@ -203,6 +205,18 @@ class ServiceLoop:
                     _log.warning("the leftover route of service %s: %s", uid, error)
                 else:
                     _log.info("withdrew the route of service %s, which is gone", uid)
+        await self._tell_rejected(routes, held)
+
+    async def _tell_rejected(self, routes: Routes, held: Mapping[str, Key]) -> None:
+        """Tell of routes that are rejected in two sweeps in a row: a controller takes a moment to take one."""
+        before, self._rejected = self._rejected, dict(await routes.list_rejected_routes())
+        for uid, cause in self._rejected.items():
+            if uid not in held or before.get(uid) != cause:
+                continue
+            with suppress(NotFound):
+                service = await self._client.get(SERVICES, held[uid].name, namespace=held[uid].namespace)
+                if service["metadata"]["uid"] == uid:
+                    self._tell(service, "RouteNotAccepted", cause)
 
     async def _list_held_uids(self) -> frozenset[str]:
         """The uids of all Services that may have a route, by a list of now: another leader may have published one."""

@@ -5,6 +5,7 @@ import pytest
 from runyard.node.providers.kubernetes.route_objects import (
     RouteSettings,
     choose_port,
+    find_rejection,
     render_http_route,
     render_ingress,
     render_service,
@@ -74,6 +75,31 @@ def test_http_route_names_its_gateway_when_the_kind_is_httproute() -> None:
         "hostnames": [HOST],
         "rules": [{"backendRefs": [{"name": NAME, "port": 80}]}],
     }
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        (None, "no controller has taken the route: see whether the Gateway infra/public exists and is programmed"),
+        ([], "no controller has taken the route: see whether the Gateway infra/public exists and is programmed"),
+        ([("Accepted", "True"), ("ResolvedRefs", "True")], None),
+        (
+            [("Accepted", "False", "NotAllowedByListeners"), ("ResolvedRefs", "True")],
+            "the Gateway infra/public does not serve the route: Accepted is False: NotAllowedByListeners",
+        ),
+        (
+            [("Accepted", "True"), ("ResolvedRefs", "False", "BackendNotFound", "none")],
+            "the Gateway infra/public does not serve the route: ResolvedRefs is False: BackendNotFound: none",
+        ),
+    ],
+)
+def test_rejection_has_the_controllers_words_when_a_route_is_not_served(
+    conditions: list[tuple[str, ...]] | None, words: str | None
+) -> None:
+    names = ("type", "status", "reason", "message")
+    parent = {"conditions": [dict(zip(names, one, strict=False)) for one in conditions or ()]}
+    status = {} if conditions is None else {"status": {"parents": [parent]}}
+    assert find_rejection({"metadata": {}, **status}, gateway="infra/public") == words
 
 
 def test_settings_are_refused_when_httproutes_have_no_gateway() -> None:

@@ -66,3 +66,7 @@ class ClusterProvider(KubernetesProvider):
     async def list_routes(self) -> frozenset[str]:
         """See `Routes`."""
         return await self._routes.list_routes()
+
+    async def list_rejected_routes(self) -> Mapping[str, str]:
+        """See `Routes`."""
+        return await self._routes.list_rejected_routes()

@@ -106,6 +106,19 @@ def render_http_route(route: Route, *, node: str, owner: Object, settings: Route
     }
 
 
+def find_rejection(http_route: Object, *, gateway: str) -> str | None:
+    """Why no Gateway serves an HTTPRoute, from the status that its controller wrote; None where one does."""
+    parents = http_route.get("status", {}).get("parents") or ()
+    conditions = [condition for parent in parents for condition in parent.get("conditions") or ()]
+    if not any(condition["type"] == "Accepted" for condition in conditions):
+        return f"no controller has taken the route: see whether the Gateway {gateway} exists and is programmed"
+    for condition in conditions:
+        if condition["type"] in ("Accepted", "ResolvedRefs") and condition["status"] == "False":
+            cause = ": ".join(part for part in (condition.get("reason"), condition.get("message")) if part)
+            return f"the Gateway {gateway} does not serve the route: {condition['type']} is False: {cause}"
+    return None
+
+
 def _metadata(route: Route, *, node: str) -> Object:
     return {
         "name": object_name(route.uid),

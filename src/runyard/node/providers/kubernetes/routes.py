@@ -1,6 +1,6 @@
 """`Routes` on another Kubernetes cluster: one Service, and one Ingress or HTTPRoute, per route."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from runyard.kube import BadRequest, Client, Forbidden, Invalid, KubeError, NotFound, NotServed
@@ -10,6 +10,7 @@ from runyard.node.providers.kubernetes.route_objects import (
     SERVICE_UID_LABEL,
     RouteKind,
     RouteSettings,
+    find_rejection,
     object_name,
     render_http_route,
     render_ingress,
@@ -73,6 +74,22 @@ class KubernetesRoutes:
                 )
                 uids.update(item["metadata"]["labels"][SERVICE_UID_LABEL] for item in found.items)
             return frozenset(uids)
+
+    async def list_rejected_routes(self) -> Mapping[str, str]:
+        """Only HTTPRoutes: controllers say nothing about an Ingress that they do not serve."""
+        if self._settings.kind != "httproute":
+            return {}
+        gateway = f"{self._settings.gateway_namespace or self._namespace}/{self._settings.gateway}"
+        with _provider_errors("read the status of the routes"):
+            found = await self._client.list(
+                HTTP_ROUTES,
+                namespace=self._namespace,
+                label_selector=f"{NODE_LABEL}={self._node},{SERVICE_UID_LABEL}",
+            )
+        verdicts = {
+            item["metadata"]["labels"][SERVICE_UID_LABEL]: find_rejection(item, gateway=gateway) for item in found.items
+        }
+        return {uid: verdict for uid, verdict in verdicts.items() if verdict is not None}
 
     async def _remove_other_fronts(self, uid: str) -> None:
         """What an agent with another setting of `kind` has left."""
