@@ -181,14 +181,20 @@ def make_route_settings(options: Mapping[str, Any]) -> RouteSettings:
         if options[flag] and kind != wanted:
             shown = flag.replace("_", "-")
             raise CannotStart(f"--{shown} has no meaning with --routes {kind}; use --routes {wanted}, or leave it out")
-    namespace, slash, name = (gateway or "").partition("/")
-    if gateway and (not slash or check_dns_label(namespace) or check_dns_subdomain(name)):
-        raise CannotStart(f"--gateway {shorten(gateway)} must be NS/NAME, such as infra/public")
+    namespace, slash, rest = (gateway or "").partition("/")
+    name, has_listener, listener = rest.partition("/")
+    is_named = slash and not (check_dns_label(namespace) or check_dns_subdomain(name))
+    if gateway and (not is_named or (has_listener and check_dns_subdomain(listener))):
+        raise CannotStart(
+            f"--gateway {shorten(gateway)} must be NS/NAME or NS/NAME/LISTENER, such as infra/public or "
+            "infra/public/https"
+        )
     return RouteSettings(
         kind=kind,
         ingress_class=options["ingress_class"],
         gateway=name or None,
         gateway_namespace=namespace or None,
+        gateway_listener=listener or None,
     )
 
 

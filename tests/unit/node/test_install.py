@@ -90,7 +90,11 @@ def test_pod_of_the_agent_is_restricted_when_it_is_deployed(tmp_path: Path) -> N
         (["--image=x", "--provider-secret=p", "--offer=OFFER", "--gateway=a/b"], "use --routes httproute"),
         (
             ["--image=x", "--provider-secret=p", "--offer=OFFER", "--routes=httproute", "--gateway=public"],
-            "must be NS/NAME, such as infra/public",
+            "must be NS/NAME or NS/NAME/LISTENER, such as infra/public",
+        ),
+        (
+            ["--image=x", "--provider-secret=p", "--offer=OFFER", "--routes=httproute", "--gateway=infra/public/"],
+            "must be NS/NAME or NS/NAME/LISTENER",
         ),
         (
             ["--image=x", "--provider-secret=p", "--offer=OFFER", "--routes=service", "--ingress-class=nginx"],

@@ -73,7 +73,11 @@ def provider_options(command: Any) -> Any:
 def route_options(command: Any) -> Any:
     """How Services are published at the provider."""
     for option in (
-        click.option("--gateway", metavar="NS/NAME", help="The Gateway at the provider that HTTPRoutes attach to."),
+        click.option(
+            "--gateway",
+            metavar="NS/NAME[/LISTENER]",
+            help="The Gateway at the provider that HTTPRoutes attach to, and which of its listeners.  [default: all]",
+        ),
         click.option("--ingress-class", help="The IngressClass of routes at the provider."),
         click.option(
             "--routes",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from runyard.node.node_process import make_route_settings
 from runyard.node.providers.kubernetes.route_objects import (
     RouteSettings,
     choose_port,
@@ -75,6 +76,12 @@ def test_http_route_names_its_gateway_when_the_kind_is_httproute() -> None:
         "hostnames": [HOST],
         "rules": [{"backendRefs": [{"name": NAME, "port": 80}]}],
     }
+
+
+def test_http_route_attaches_to_one_listener_when_the_gateway_is_named_with_it() -> None:
+    settings = make_route_settings({"routes": "httproute", "ingress_class": None, "gateway": "infra/public/https"})
+    route = render_http_route(ROUTE, node="k8s.gpu", owner=OWNER, settings=settings)
+    assert route["spec"]["parentRefs"] == [{"name": "public", "namespace": "infra", "sectionName": "https"}]
 
 
 @pytest.mark.parametrize(
