@@ -104,6 +104,11 @@ test-versions: $(READY) ## the tests that need Kubernetes, on every supported ve
 	    $(PYTEST) -m kubernetes; \
 	done
 
+.PHONY: test-ingress
+test-ingress: $(READY) ## Services of the virtual node through a real ingress controller, which is compiled first
+	@nice $(BIN)/python -m testbed setup --build --traefik
+	@$(BIN)/pytest tests/cluster/node/test_ingress_controller.py
+
 .PHONY: node-load
 node-load: $(READY) ## the virtual node under a mixed load of 1,000 pods for 20 minutes (PODS=, DURATION=, SEED=)
 	@$(BIN)/python -m testbed setup

@@ -87,9 +87,32 @@ def _reference_parser() -> Product:
     )
 
 
+def ensure_traefik() -> Path:
+    """The program of Traefik, a controller of Ingress and of the Gateway API. Idempotent; blocks for long."""
+    return _ensure_program(_traefik())
+
+
+def is_traefik_cached() -> bool:
+    """Whether Traefik is cached. Nothing but `make test-ingress` builds it."""
+    return _is_cached(_traefik())
+
+
+def _traefik() -> Product:
+    folder, module = _GO / "traefik", "github.com/traefik/traefik/v3"
+    return Product(
+        name="traefik",
+        version=_read_requirement(folder / "go.mod", module),
+        program="traefik",
+        module=folder,
+        modfile="go.mod",
+        package=f"{module}/cmd/traefik",
+        shares_with="traefik",
+    )
+
+
 def required_go() -> str:
     """The Go release that compiles everything here."""
-    files = [*(_GO / "kube").glob("*.mod"), _GO / "addons" / "go.mod", _GO / "references" / "go.mod"]
+    files = [*(_GO / "kube").glob("*.mod"), *(_GO / name / "go.mod" for name in ("addons", "references", "traefik"))]
     lines = [re.search(r"^go (\S+)", file.read_text(), re.MULTILINE) for file in files]
     return max((line[1] for line in lines if line), key=release_of)
 

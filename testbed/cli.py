@@ -215,6 +215,8 @@ def _setup(arguments: argparse.Namespace) -> int:
         return 1 if os.environ.get(doctor.REQUIRED_VARIABLE) == "1" else 0
     if arguments.build:
         prepare(Options(kubernetes=version, metrics=True, gpus=1, fake_nodes=1))
+    if arguments.traefik:
+        build.ensure_traefik()
     return 0
 
 
@@ -259,6 +261,7 @@ def _parser() -> argparse.ArgumentParser:
     doc.add_argument("--install", action="store_true", help="install missing Debian packages first")
     setup = _command(commands, "setup", _setup, "install the packages that a cluster needs", default=_NO_CLUSTER)
     setup.add_argument("--build", action="store_true", help="and compile all that the tests use")
+    setup.add_argument("--traefik", action="store_true", help="and compile Traefik: a quarter of an hour, once")
     _add_version(setup)
     return parser
 

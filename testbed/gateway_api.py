@@ -9,7 +9,8 @@ from pathlib import Path
 from testbed.errors import TestbedError
 
 MODULE = "sigs.k8s.io/gateway-api"
-KINDS = ("gatewayclasses", "gateways", "httproutes")
+KINDS = ("gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants", "backendtlspolicies")
+"""Of the standard channel. A controller that watches all of them starts only where all are served."""
 _FOLDER = Path(__file__).parent / "go" / "gateway"
 
 

@@ -7,6 +7,8 @@ for the next.
 
 A test marked `kubernetes` needs the compiled programs. It waits for them before its timeout begins, so another process
 may compile them meanwhile. Under `RUNYARD_TESTBED_REQUIRED=1` a skipped test fails, whatever it lacks.
+
+A test marked `traefik` is skipped until `make test-ingress` has compiled Traefik, also where nothing else may be.
 """
 
 import contextlib
@@ -54,6 +56,7 @@ def _session_cluster_name() -> str:
 def pytest_configure(config: pytest.Config) -> None:
     """Note once per session whether Kubernetes is compiled: all workers must order their tests alike."""
     config.addinivalue_line("markers", "kubernetes: needs the compiled Kubernetes, or a machine that can compile it")
+    config.addinivalue_line("markers", "traefik: needs the compiled Traefik, which `make test-ingress` brings")
     if not hasattr(config, "workerinput"):
         os.environ[READY_VARIABLE] = "1" if build.is_cached(kubernetes_version()) else "0"
 
@@ -108,11 +111,22 @@ def _ensure_programs(version: str) -> None:
             prepare(Options(kubernetes=version, metrics=True, gpus=1, fake_nodes=1))
 
 
+def _lacks_traefik(item: pytest.Item) -> bool:
+    return item.get_closest_marker("traefik") is not None and not build.is_traefik_cached()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test of Traefik before it has started a cluster."""
+    if _lacks_traefik(item):
+        pytest.skip("Traefik is not compiled here: run `make test-ingress`")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Remember that a test failed, for the fixtures that then dump what they know."""
     report = yield
-    if not hasattr(report, "wasxfail"):
+    if not hasattr(report, "wasxfail") and not _lacks_traefik(item):
         _fail_if_skipped(report)
     if report.failed:
         item.stash[_failed_key] = True

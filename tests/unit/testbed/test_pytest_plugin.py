@@ -72,6 +72,18 @@ import pytest
 def test_that_needs_the_program(): ...
 """
 
+NO_TRAEFIK = """
+from testbed import build
+
+build.is_traefik_cached = lambda: False
+"""
+TRAEFIK_TESTS = """
+import pytest
+
+@pytest.mark.traefik
+def test_of_an_ingress_controller(): ...
+"""
+
 
 @pytest.fixture
 def session(tmp_path: Path) -> InnerSession:
@@ -123,3 +135,14 @@ def test_timeout_of_a_test_begins_when_kubernetes_is_compiled(session: InnerSess
     session.write("test_a.py", SLOW_BUILD_TESTS)
 
     assert "1 passed in " in session.run("-q")
+
+
+@pytest.mark.parametrize("is_required", [True, False])
+def test_tests_of_traefik_name_their_target_when_it_is_not_compiled(session: InnerSession, is_required: bool) -> None:
+    session.write("conftest.py", NO_TRAEFIK)
+    session.write("test_a.py", TRAEFIK_TESTS)
+
+    printed = session.run("-q", "-rA", is_required=is_required)
+
+    assert "1 skipped in " in printed
+    assert "Traefik is not compiled here: run `make test-ingress`" in printed
