@@ -86,7 +86,8 @@ class RateLimiter:
         self._paused_until = dict.fromkeys(Priority, 0.0)
         self._arrivals = 0
         self._grants = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._wakes_at = 0.0
 
     @property
     def waiting(self) -> int:
@@ -217,11 +218,12 @@ class RateLimiter:
             token_at = now + (1 - self._tokens) / self._limit.requests_per_second
             resumptions = [max(token_at, at) for at in resumptions]
         moment = min((at for at in resumptions if at > now), default=None)
-        if moment is None or (self._timer is not None and self._timer.when() <= moment):
+        # uvloop's handle of a moment that has come by now does not know the moment, so it is kept here.
+        if moment is None or (self._timer is not None and self._wakes_at <= moment):
             return  # An early timer looks again.
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(moment, self._wake)
+        self._timer, self._wakes_at = asyncio.get_running_loop().call_at(moment, self._wake), moment
 
     def _wake(self) -> None:
         self._timer = None

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 
 from runyard.kube import rate_limiter
 from runyard.kube.client import Client
@@ -93,6 +94,26 @@ async def test_the_rate_is_kept_when_more_is_asked_for() -> None:
     async with asyncio.timeout(60):
         await asyncio.gather(*(limiter.take_token(CREATE) for _ in range(50)))
     assert clock() - began >= 40 / 200 - 0.01
+
+
+def test_all_are_sent_when_the_timers_of_the_loop_do_not_know_their_time() -> None:
+    """As uvloop's, which knows milliseconds: a timer for less is one for now."""
+
+    async def send() -> int:
+        limiter, sent = build(requests_per_second=4000, burst=1), 0
+
+        async def work(priority: Priority) -> None:
+            nonlocal sent
+            for _ in range(20):
+                async with limiter.slot(priority):
+                    await asyncio.sleep(0)
+                    sent += 1
+
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(work(priority) for priority in Priority for _ in range(5)))
+        return sent
+
+    assert uvloop.run(send()) == 20 * 5 * len(Priority)
 
 
 async def test_a_burst_passes_at_once_when_the_bucket_is_full() -> None:
