@@ -37,6 +37,8 @@ _READ_BUFFER_BYTES = 1 << 18
 _CHUNKED_BODY_BYTES = 1 << 18
 # The apiserver closes idle connections after 90 s; ours go first, so that no request meets a closing one.
 _KEEPALIVE_SECONDS = 30.0
+_ADDRESS_SECONDS = 5.0
+"""How long one address of several is tried."""
 _CONNECTS_AT_A_TIME = 8
 _WEBSOCKET_CLOSE_SECONDS = 2.0
 _WARNINGS = 1000
@@ -333,6 +335,19 @@ class _Connector(aiohttp.TCPConnector):
     ) -> Any:
         async with self._connects:
             return await super()._create_connection(req, traces, timeout)
+
+    async def _wrap_create_connection(
+        self, *args: Any, addr_infos: list[Any], timeout: aiohttp.ClientTimeout, **options: Any
+    ) -> Any:
+        """Connect to the first address; aiohttp calls again without it if that fails.
+
+        The event loop opens the socket. A socket that aiohttp opens has two owners while it is handed to uvloop: if the
+        request is cancelled then, both close its descriptor, the second time perhaps one of another connection.
+        """
+        host, port = addr_infos[0][-1][:2]
+        seconds = _ADDRESS_SECONDS if len(addr_infos) > 1 else None
+        async with asyncio.timeout(seconds):
+            return await self._wrap_existing_connection(*args, host=host, port=port, timeout=timeout, **options)
 
 
 def _get_open(session: aiohttp.ClientSession | None) -> aiohttp.ClientSession:

@@ -9,7 +9,7 @@ import socketserver
 import ssl
 import threading
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,42 @@ async def test_body_arrives_whole_when_it_is_large() -> None:
         await transport.request("POST", "/", body=body)
     assert server.requests[0].body == body
     assert server.requests[0].headers["Content-Length"] == str(len(body))
+
+
+def resolve_to(*hosts: str) -> Callable[..., Awaitable[list[dict[str, Any]]]]:
+    async def resolve(_: object, host: str, port: int, traces: object = None) -> list[dict[str, Any]]:
+        shared = {"hostname": host, "port": port, "family": socket.AF_INET, "proto": 0, "flags": 0}
+        return [{**shared, "host": each} for each in hosts]
+
+    return resolve
+
+
+async def test_the_event_loop_opens_the_socket_when_a_connection_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket of aiohttp's has two owners while uvloop takes it over, and both close its descriptor."""
+    monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", None)
+    async with connected(answer({"a": 1})) as (transport, _):
+        assert await transport.request("GET", "/") == b'{"a": 1}'
+
+
+async def test_next_address_is_tried_when_the_first_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiohttp.TCPConnector._resolve_host", resolve_to("127.0.0.2", "127.0.0.1"))
+    async with connected(answer({"a": 1})) as (transport, _):
+        assert await transport.request("GET", "/") == b'{"a": 1}'
+
+
+async def test_next_address_is_tried_when_the_first_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiohttp.TCPConnector._resolve_host", resolve_to("127.0.0.2", "127.0.0.1"))
+    monkeypatch.setattr("runyard.kube.transport._ADDRESS_SECONDS", 0.1)
+    with socket.socket() as silent:
+        async with connected(answer({"a": 1})) as (transport, server):
+            silent.bind(("127.0.0.2", int(server.server.rpartition(":")[2])))
+            silent.listen(0)
+            with suppress(BlockingIOError), socket.socket() as first, socket.socket() as second:
+                for filling in (first, second):  # The queue of who waits to be accepted is full.
+                    filling.setblocking(False)
+                    with suppress(BlockingIOError):
+                        filling.connect(silent.getsockname())
+                assert await transport.request("GET", "/") == b'{"a": 1}'
 
 
 async def test_path_is_kept_when_the_server_has_a_prefix() -> None:
