@@ -13,6 +13,7 @@ from pathlib import Path
 import uvloop
 
 from runyard.app.engine import LogChunk, LogSource
+from runyard.engines.kubernetes.namespaces import Namespaces
 from runyard.engines.kubernetes.run_logs import RunLogs
 from runyard.engines.kubernetes.run_objects import AnchorView, GonePod, RunObjects
 from runyard.engines.kubernetes.views import PodView
@@ -59,7 +60,8 @@ async def main(kubeconfig: Path, namespace: str, name: str) -> None:
         began = _measure()
         size = gaps = 0
         source = LogSource(run_uid="bench", pod=name, container="main")
-        async for item in RunLogs(client, OnePod(reflector, (namespace, name))).follow_log(source):
+        namespaces = Namespaces(namespace, "bench")
+        async for item in RunLogs(client, OnePod(reflector, (namespace, name)), namespaces).follow_log(source):
             if isinstance(item, LogChunk):
                 size += len(item.content)
             else:

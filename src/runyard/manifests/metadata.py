@@ -31,6 +31,8 @@ TTL_ANNOTATION = f"{PREFIX}ttl"
 """On an anchor that is a Job: the seconds that it is kept after its end. Settling sets them."""
 REPLICAS_ANNOTATION = f"{PREFIX}replicas"
 """On an anchor that is a Deployment: the replicas that its release sets."""
+REMINDED_ANNOTATION = f"{PREFIX}reminded-at"
+"""When the controller of a Job was last reminded of it."""
 SERVED_ANNOTATION = f"{PREFIX}serves-run-of"
 """On the Service with the stable name of a service: when the run was submitted that it leads to, and has been ready.
 

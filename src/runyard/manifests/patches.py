@@ -1,4 +1,4 @@
-"""The patches that an engine sends after an anchor exists: release, stop, settle, and the switch of a stable name.
+"""The patches that an engine sends after an anchor exists: release, stop, settle, and a few that decide nothing.
 
 Each type holds only its own fields.
 
@@ -22,6 +22,7 @@ from runyard.domain.admission import AdmittedObject
 from runyard.manifests.metadata import (
     API_VERSIONS,
     GENERATION_ANNOTATION,
+    REMINDED_ANNOTATION,
     REPLICAS_ANNOTATION,
     SERVED_ANNOTATION,
     TTL_ANNOTATION,
@@ -198,6 +199,30 @@ class EndPod:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remind:
+    """Makes the Job controller look at a Job that it has forgotten. Nothing that anybody decides by is changed."""
+
+    name: str
+    namespace: str
+    uid: str
+    at: str
+    """When, in ISO 8601."""
+    kind: ClassVar[Literal["Job"]] = "Job"
+    api_version: ClassVar[str] = API_VERSIONS["Job"]
+    content_type: ClassVar[str] = CONTENT_TYPE
+
+    def __post_init__(self) -> None:
+        _check_name(self.name, self.namespace, self.uid, self.at)
+
+    @property
+    def body(self) -> bytes:
+        """The JSON patch to send."""
+        expected = {"op": "test", "path": "/metadata/uid", "value": self.uid}
+        return _encode([expected, {"op": "add", "path": _point(REMINDED_ANNOTATION), "value": self.at}])
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeServiceName:
     """Leads the Service with a stable name to another run: what was admitted for it replaces what is there.
 
@@ -254,7 +279,7 @@ def is_served_moment(text: str) -> bool:
     return _SERVED.fullmatch(text) is not None
 
 
-Patch = Release | Stop | Settle | EndPod | TakeServiceName
+Patch = Release | Stop | Settle | EndPod | Remind | TakeServiceName
 """Every patch that an engine may send."""
 
 

@@ -7,7 +7,7 @@ import pytest
 from runyard.domain.admission import AdmittedObject, admit
 from runyard.manifests.environment import get_platform_envs
 from runyard.manifests.identity import Owner
-from runyard.manifests.patches import EndPod, Release, Settle, Stop, TakeServiceName
+from runyard.manifests.patches import EndPod, Release, Remind, Settle, Stop, TakeServiceName
 from runyard.manifests.render import render_alias, render_anchor, render_preview
 from runyard.spec.policy import Policy
 from tests.unit.manifests.samples import IDENTITY, SPECS
@@ -71,6 +71,12 @@ def test_job_starts_no_further_pod_when_it_is_settled_before_its_controller_has_
     ]
     assert read(Settle(kind="Job", ttl_seconds=None, ends_job=True, **WHERE)) == [*EXPECTED, *ended]
     assert read(Settle(kind="Job", ttl_seconds=60, ends_job=True, **WHERE))[-3:] == ended
+
+
+def test_job_gets_nothing_but_an_annotation_when_its_controller_is_reminded() -> None:
+    told = {"op": "add", "path": "/metadata/annotations/runyard.io~1reminded-at", "value": "2026-11-19T05:00:00Z"}
+    patch = Remind(name="run", namespace="runs", uid="u", at="2026-11-19T05:00:00Z")
+    assert read(patch) == [{"op": "test", "path": "/metadata/uid", "value": "u"}, told]
 
 
 def test_pod_is_ended_in_place_when_it_is_the_one_that_was_seen() -> None:
@@ -162,13 +168,14 @@ def test_patch_is_not_made_when_it_makes_no_sense(make: Any) -> None:
 
 
 def test_patches_hold_nothing_else_when_they_are_listed() -> None:
-    kinds = (Release, Stop, Settle, EndPod, TakeServiceName)
+    kinds = (Release, Stop, Settle, EndPod, Remind, TakeServiceName)
     where = {"kind", "name", "namespace", "uid", "seen_generation", "generation"}
     assert {kind: {field.name for field in fields(kind)} for kind in kinds} == {
         Release: where | {"replicas"},
         Stop: where | {"is_suspended"},
         Settle: where | {"ttl_seconds", "ends_job"},
         EndPod: {"name", "namespace", "uid"},
+        Remind: {"name", "namespace", "uid", "at"},
         TakeServiceName: {"service", "uid", "resource_version", "served"},
     }
     with pytest.raises(FrozenInstanceError):

@@ -53,6 +53,7 @@ SHARD_SECONDS = 30.0
 """How often outputs of runs that belong to another replica now are given up."""
 LOST = "lost"
 """The cause of a stream whose rest the engine does not know anymore."""
+NOTHING_MORE = f"{LOST}: the engine has no more of this output"
 
 _log = logging.getLogger(__name__)
 
@@ -101,15 +102,24 @@ class LogCollector:
             self._listing.add(task)
             task.add_done_callback(self._listing.discard)
 
-    async def drain(self, anchor: Anchor, *, seconds: float, lost_since: datetime | None = None) -> bool:
+    async def drain(
+        self,
+        anchor: Anchor,
+        *,
+        seconds: float,
+        lost_since: datetime | None = None,
+        ended: Sequence[LogSource] = (),
+    ) -> bool:
         """Whether everything that the engine lists is stored and complete; waits at most so long for it.
 
-        For a run that has ended. A stream whose rest the engine does not know anymore gets a gap, and is finished. With
-        `lost_since`, the run is lost: if nothing of it is stored or listed, a gap since then says so.
+        For a run that has ended. A stream whose rest the engine does not know anymore gets a gap, and is finished. So
+        does each of the `ended` outputs of which nothing is stored, and whose pod the engine does not know anymore: it
+        knows less than the run if it was opened after the pod was gone. With `lost_since`, the run is lost: if nothing
+        of it is stored or listed, a gap since then says so.
         """
         try:
             async with asyncio.timeout(seconds):
-                run = await self._list(anchor, has_ended=True, lost_since=lost_since)
+                run = await self._list(anchor, has_ended=True, lost_since=lost_since, ended=ended)
                 while run is not None and run.sources:
                     await self._wait_for_news(run)
                 return anchor.run_uid not in self._forgotten
@@ -164,7 +174,12 @@ class LogCollector:
                 self._list_failures.pop(uid, None)
 
     async def _list(
-        self, anchor: Anchor, *, has_ended: bool = False, lost_since: datetime | None = None
+        self,
+        anchor: Anchor,
+        *,
+        has_ended: bool = False,
+        lost_since: datetime | None = None,
+        ended: Sequence[LogSource] = (),
     ) -> FollowedRun | None:
         """Find the run's outputs and queue those that are not complete; None if there are none."""
         listed = await call_engine(self._engine.list_log_sources(anchor))
@@ -177,7 +192,11 @@ class LogCollector:
         chosen = await self._choose(anchor, _leave_out_stored(listed, infos), infos)
         if has_ended:
             await self._finish_lost(anchor, listed, infos)
-        if lost_since is not None and not listed and not infos:
+        known_pods = {source.pod for source in (*listed, *(run.sources if run is not None else ()))}
+        for source in ended:
+            if to_stream(source) not in infos and source.pod not in known_pods:
+                await self._cut(anchor, source, None, cause=NOTHING_MORE, name=LOST, since=source.since)
+        if lost_since is not None and not listed and not infos and not ended:
             source = LogSource(run_uid=uid, pod=LOST, container=LOST)
             cause = f"{LOST}: the objects of the run are gone, and nothing of its output was read"
             await self._cut(anchor, source, None, cause=cause, name=LOST, since=lost_since)
@@ -231,8 +250,7 @@ class LogCollector:
                 source = LogSource(
                     run_uid=stream.run_uid, pod=stream.pod, container=stream.container, instance=stream.instance
                 )
-                cause = f"{LOST}: the engine has no more of this output"
-                await self._cut(anchor, source, info, cause=cause, name=LOST)
+                await self._cut(anchor, source, info, cause=NOTHING_MORE, name=LOST)
 
     async def _cut(
         self,

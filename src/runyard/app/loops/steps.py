@@ -34,6 +34,7 @@ from runyard.app.loops.deadlines import find_due, find_passed
 from runyard.app.loops.log_collection import LogCollector
 from runyard.app.loops.observation_lane import ObservationLane
 from runyard.app.loops.pace import Pace
+from runyard.app.loops.stored_ends import list_ended_outputs
 from runyard.app.model import Lease, Run
 from runyard.app.ports import UNCHANGED, DueIn, Stale
 from runyard.app.projects import PreparedProjects
@@ -351,7 +352,7 @@ class Stepper:
             return False
         lost_since = run.created_at if run.reason == Reason.RUN_LOST else None
         if self._collector is not None and not await self._collector.drain(
-            anchor, seconds=self._pace.drain_seconds, lost_since=lost_since
+            anchor, seconds=self._pace.drain_seconds, lost_since=lost_since, ended=list_ended_outputs(run)
         ):
             return False
         return await self._call(engine.settle(assignment, anchor.uid))

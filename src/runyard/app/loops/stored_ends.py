@@ -9,9 +9,10 @@ pods, as it keeps their logs.
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
-from runyard.app.engine import LONGEST_NAME_BYTES, LONGEST_REASON_BYTES, MOST_ENDS, ContainerEnd
-from runyard.app.model import Json
+from runyard.app.engine import LONGEST_NAME_BYTES, LONGEST_REASON_BYTES, MOST_ENDS, ContainerEnd, LogSource
+from runyard.app.model import Json, Run
 from runyard.app.texts import cut_text
+from runyard.domain.reasons import Reason
 
 ENDS = "ends"
 """The key of `status` for the ends of the run's containers."""
@@ -36,6 +37,21 @@ def merge_stored_ends(stored: Iterable[Json], seen: Sequence[ContainerEnd]) -> l
     for key in unlisted[: max(0, len(merged) - MOST_ENDS)]:
         del merged[key]
     return list(merged.values())
+
+
+def list_ended_outputs(run: Run) -> list[LogSource]:
+    """The outputs of containers that have run and ended, as the run's status says; no line is older than the run."""
+    return [
+        LogSource(
+            run_uid=run.uid,
+            pod=end["pod"],
+            container=end["container"],
+            instance=end["instance"],
+            since=run.created_at,
+        )
+        for end in run.status.get(ENDS, ())
+        if end["container"] and end.get("reason") != Reason.START_FAILED
+    ]
 
 
 def _find_key(end: Json) -> _Key:

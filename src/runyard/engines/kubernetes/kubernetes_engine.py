@@ -50,6 +50,7 @@ from runyard.engines.kubernetes.run_steps import RunSteps
 from runyard.engines.kubernetes.run_usage import RunUsage
 from runyard.engines.kubernetes.run_watch import RunWatch
 from runyard.engines.kubernetes.service_names import ServiceNames
+from runyard.engines.kubernetes.stalled_jobs import StalledJobs
 from runyard.kube import Client, ClusterConfig, ConfigError, load_config, load_kubeconfig
 from runyard.kube.permissions import find_missing
 from runyard.kube.resources import (
@@ -123,7 +124,8 @@ class KubernetesEngine:
             namespaces=self._namespaces,
             request_seconds=settings.request_seconds,
         )
-        self._logs = RunLogs(client, cache)
+        self._stalled = StalledJobs(cache, writes)
+        self._logs = RunLogs(client, cache, self._namespaces)
         self._sessions = RunSessions(client, cache)
         self._projects = Projects(client, settings)
         self._volumes = KeptVolumes(client, settings, writes)
@@ -158,6 +160,7 @@ class KubernetesEngine:
             engine._stack = stack.pop_all()
             engine._tasks = [
                 asyncio.create_task(engine._keep_running("watch", engine._watch.run)),
+                asyncio.create_task(engine._keep_running("stalled jobs", engine._stalled.run)),
                 asyncio.create_task(engine._keep_running("usage", engine._measure)),
             ]
             return engine

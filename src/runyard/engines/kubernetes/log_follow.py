@@ -351,8 +351,8 @@ def find_run_span(cache: PodCache, run_uid: str) -> tuple[datetime | None, datet
         return None, None
     if not isinstance(anchor, JobView):
         return parse_time(anchor.metadata.created_at), None
-    began = parse_time(anchor.status.started_at or anchor.metadata.created_at)
-    return began, parse_time(anchor.status.completed_at)
+    # The controller may have begun the Job once more, after its first pod: `startTime` is when it last did.
+    return parse_time(anchor.metadata.created_at), parse_time(anchor.status.completed_at)
 
 
 def is_read_to_end(error: LogsUnconfirmed, finished_at: datetime) -> bool:

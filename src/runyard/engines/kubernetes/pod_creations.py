@@ -9,10 +9,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
+from runyard.engines.kubernetes.log_gaps import parse_time
 from runyard.engines.kubernetes.pod_cache import PodCache
-from runyard.engines.kubernetes.run_objects import AnchorView
-from runyard.engines.kubernetes.views import DeploymentView
 from runyard.kube import Client, NotFound, Object
 from runyard.kube.resources import EVENTS, PODS
 
@@ -32,11 +32,19 @@ _CREATED = "Created pod: "
 
 
 @dataclass(frozen=True, slots=True)
+class CreatedPod:
+    """A pod that a controller has created, by its own word."""
+
+    name: str
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Creations:
     """Of one namespace, as read after the pods were listed so often."""
 
     pod_lists: int
-    names: Mapping[str, tuple[str, ...]]
+    pods: Mapping[str, tuple[CreatedPod, ...]]
     """By the UID of a Job, or the name of a Deployment."""
 
 
@@ -50,13 +58,14 @@ class PodCreations:
         self._gone: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._lock = asyncio.Lock()
 
-    async def list_unseen(self, anchor: AnchorView, known: Collection[str]) -> list[str]:
-        """The names of the anchor's pods that are not `known` and are gone, in the order of their creation."""
-        namespace = anchor.metadata.namespace
+    async def list_unseen(self, owner: str, *, namespace: str, known: Collection[str]) -> list[CreatedPod]:
+        """The pods of an anchor whose names are not `known` and that are gone, in the order of their creation.
+
+        `owner` is the UID of a Job, or the name of a Deployment. The anchor itself may be gone.
+        """
         creations = await self._find(namespace)
-        is_deployment = isinstance(anchor, DeploymentView)
-        names = creations.names.get(anchor.metadata.name if is_deployment else anchor.metadata.uid, ())
-        return [name for name in names if name not in known and await self._is_gone(namespace, name)]
+        pods = creations.pods.get(owner, ())
+        return [pod for pod in pods if pod.name not in known and await self._is_gone(namespace, pod.name)]
 
     async def _find(self, namespace: str) -> _Creations:
         async with self._lock:
@@ -64,14 +73,14 @@ class PodCreations:
             found = self._namespaces.get(namespace)
             if found is None or found.pod_lists != pod_lists:
                 # Nothing was missed while nothing was listed.
-                names = await self._read(namespace) if pod_lists else {}
-                found = self._namespaces[namespace] = _Creations(pod_lists, names)
+                pods = await self._read(namespace) if pod_lists else {}
+                found = self._namespaces[namespace] = _Creations(pod_lists, pods)
                 while len(self._namespaces) > MOST_CREATION_NAMESPACES:
                     self._namespaces.popitem(last=False)
             return found
 
-    async def _read(self, namespace: str) -> dict[str, tuple[str, ...]]:
-        names: dict[str, tuple[str, ...]] = {}
+    async def _read(self, namespace: str) -> dict[str, tuple[CreatedPod, ...]]:
+        pods: dict[str, tuple[CreatedPod, ...]] = {}
         count = 0
         async for page in self._client.iter_pages(
             EVENTS, namespace=namespace, field_selector=f"reason={_REASON}", deadline_seconds=DEADLINE_SECONDS
@@ -79,12 +88,12 @@ class PodCreations:
             for event in sorted(page.items, key=_read_time):
                 owner, message = _find_owner(event), str(event.get("message") or "")
                 if owner is not None and message.startswith(_CREATED):
-                    name = message.removeprefix(_CREATED)
-                    names[owner] = (*names.get(owner, ()), name)[-MOST_CREATED_PODS:]
+                    pod = CreatedPod(message.removeprefix(_CREATED), parse_time(_read_time(event)))
+                    pods[owner] = (*pods.get(owner, ()), pod)[-MOST_CREATED_PODS:]
             count += len(page.items)
             if count >= MOST_CREATIONS:
                 break
-        return names
+        return pods
 
     async def _is_gone(self, namespace: str, name: str) -> bool:
         """Asks for the pod: the cache may lag behind the event of its creation."""

@@ -23,8 +23,10 @@ from runyard.engines.kubernetes.log_sources import (
     list_unseen,
     tells_all,
 )
+from runyard.engines.kubernetes.namespaces import Namespaces
 from runyard.engines.kubernetes.pod_cache import PodCache
 from runyard.engines.kubernetes.pod_creations import PodCreations
+from runyard.engines.kubernetes.rendered_runs import name_anchor
 from runyard.engines.kubernetes.run_objects import RunObjects
 from runyard.engines.kubernetes.views import JobView
 from runyard.kube import Client, KubeError, NotFound
@@ -45,9 +47,10 @@ MOST_COUNTED_RUNS = 20_000
 class RunLogs:
     """Lists and follows the outputs of runs."""
 
-    def __init__(self, client: Client, cache: PodCache) -> None:
+    def __init__(self, client: Client, cache: PodCache, namespaces: Namespaces) -> None:
         self._client = client.with_priority(Priority.LOGS)
         self._cache = cache
+        self._namespaces = namespaces
         self._creations = PodCreations(self._client, cache)
         self._unseen: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
         """By run: pods counted by the Job controller, pods known, and how many were found to be missing then."""
@@ -59,19 +62,26 @@ class RunLogs:
         pods, gone_pods = self._cache.list_pods(uid), self._cache.list_gone_pods(uid)
         found = list_sources(uid, pods, gone_pods)
         objects = self._cache.find(uid)
-        if objects is None or objects.anchor.metadata.uid != anchor.uid:
-            return found
+        is_there = objects is not None and objects.anchor.metadata.uid == anchor.uid
         known = {pod.metadata.name for pod in (*pods, *(gone.pod for gone in gone_pods))}
         try:
-            names = await self._creations.list_unseen(objects.anchor, known)
+            created = await self._creations.list_unseen(
+                anchor.uid if anchor.action == "job" else name_anchor(anchor),
+                namespace=self._namespaces.get_namespace(anchor.project),
+                known=known,
+            )
         except KubeError as error:
             raise EngineUnavailable(Reason.ENGINE_FAILED, f"the pods of a run cannot be listed: {error}") from error
-        found = [*(LogSource(run_uid=uid, pod=name, container=CONTAINER) for name in names), *found]
-        job = objects.anchor
-        if not isinstance(job, JobView):
+        # An anchor tells itself since when its pods may have run.
+        unseen = [
+            LogSource(run_uid=uid, pod=pod.name, container=CONTAINER, since=None if is_there else pod.at)
+            for pod in created
+        ]
+        found = [*unseen, *found]
+        if objects is None or not is_there or not isinstance(objects.anchor, JobView):
             return found
-        count = await self._count_unseen(objects, job) - len(names)
-        return [*list_unseen(uid, job, max(0, count)), *found]
+        count = await self._count_unseen(objects, objects.anchor) - len(unseen)
+        return [*list_unseen(uid, objects.anchor, max(0, count)), *found]
 
     async def follow_log(self, source: LogSource, *, after: str | None = None) -> AsyncIterator[LogChunk | LogGap]:
         """The output after a position, to its end."""

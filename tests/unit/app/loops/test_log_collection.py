@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -755,6 +756,21 @@ async def test_gap_says_so_when_nothing_was_read_of_a_lost_run(world: LogWorld) 
     info = await world.find(lost)
     assert info is not None
     assert info.is_complete
+
+
+async def test_gap_says_so_when_the_engine_does_not_know_a_pod_whose_end_is_known(world: LogWorld) -> None:
+    """The end was seen by a server that died before it read the output, and the pod is gone."""
+    unread = replace(make_source(pod="unread"), since=NOON)
+    known = replace(SOURCE, container="never-started", since=NOON)
+    world.write(SOURCE, b"one\n", is_ended=True)
+    async with world.collect() as collector:
+        for _ in range(2):
+            assert await collector.drain(ANCHOR, seconds=5, ended=[replace(SOURCE, since=NOON), unread, known])
+    assert sorted(info.stream.pod for info in await world.logs.list_streams("run-1")) == ["pod", "unread"]
+    (piece,) = await world.read_pieces(unread)
+    assert piece.gap == "lost: the engine has no more of this output"
+    assert (piece.at, piece.until) == (NOON, NOW)
+    assert await world.read(SOURCE) == b"one\n"
 
 
 async def test_no_gap_is_made_up_when_the_output_of_a_lost_run_is_stored(world: LogWorld) -> None:

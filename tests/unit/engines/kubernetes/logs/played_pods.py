@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 
+from runyard.engines.kubernetes.namespaces import Namespaces
 from runyard.engines.kubernetes.run_objects import GonePod, RunObjects
 from runyard.engines.kubernetes.views import JobView, PodView
 
+NAMESPACES = Namespaces("ns", "here")
 RUN = "r-uid"
 NOON = "2026-11-16T12:00:00Z"
 

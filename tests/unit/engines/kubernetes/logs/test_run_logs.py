@@ -17,6 +17,7 @@ from runyard.engines.kubernetes.views import PodView
 from runyard.kube.client import Client
 from runyard.kube.streams import LogsUnconfirmed
 from tests.unit.engines.kubernetes.logs.played_pods import (
+    NAMESPACES,
     NOON,
     RUN,
     PlayedCache,
@@ -51,7 +52,7 @@ async def follow(
     logs: RunLogs | None = None,
 ) -> Items:
     """Everything to the end."""
-    logs = logs or RunLogs(client, cache)
+    logs = logs or RunLogs(client, cache, NAMESPACES)
     return [item async for item in logs.follow_log(source, after=after)]
 
 
@@ -101,7 +102,7 @@ async def test_two_requests_read_a_log_when_the_watch_shows_the_end_of_a_pod_of_
     cache, logs = PlayedCache(make_job_pod("running")), [answer(ONE_TWO), answer(ONE_TWO)]
     async with playing(pods=[refuse(500, "InternalError")], logs=logs) as (client, server):
         items = []
-        async for item in RunLogs(client, cache).follow_log(SOURCE):
+        async for item in RunLogs(client, cache, NAMESPACES).follow_log(SOURCE):
             items.append(item)
             cache.pods = [make_job_pod("terminated")]
     assert join(items) == b"one\ntwo\n"
@@ -121,7 +122,7 @@ async def test_the_pod_is_asked_for_when_the_watch_no_longer_shows_it() -> None:
     states = [pod("terminated", container_id="containerd://c1")]
     async with playing(pods=states, logs=[answer(ONE_TWO)]) as (client, server):
         items = []
-        async for item in RunLogs(client, cache).follow_log(SOURCE):
+        async for item in RunLogs(client, cache, NAMESPACES).follow_log(SOURCE):
             items.append(item)
             cache.pods = []
     assert (join(items), list_causes(items)) == (b"one\ntwo\n", [])
@@ -207,12 +208,13 @@ async def test_gap_of_a_pod_that_may_have_run_lasts_until_now_when_it_was_never_
 
 @pytest.mark.parametrize("is_unseen", [False, True])
 async def test_gap_begins_with_the_job_when_pod_and_job_are_gone(*, is_unseen: bool) -> None:
+    """With its creation: the controller may have begun it once more, after its first pod."""
     source = LogSource(run_uid=RUN, pod="pod", container="main", is_unseen=is_unseen)
-    cache = PlayedCache(gone_job=make_job(startTime="2025-01-01T00:00:00Z"))
+    cache = PlayedCache(gone_job=make_job(startTime=NOON.replace(":00Z", ":30Z")))
     async with playing(pods=[], logs=[]) as (client, _):
         (gap,) = await follow(client, cache, source=source)
     assert isinstance(gap, LogGap)
-    assert gap.since.isoformat() == "2025-01-01T00:00:00+00:00"
+    assert gap.since == datetime.fromisoformat(NOON)
 
 
 async def test_gap_is_named_and_reading_goes_on_when_lines_were_rotated_away() -> None:
@@ -323,7 +325,7 @@ async def test_log_is_complete_when_the_last_state_of_the_pod_comes_after_it_lef
     cache = make_cache()
     async with playing(pods=[pod(), refuse(404, "NotFound")], logs=[answer(ONE_TWO)]) as (client, _):
         items = []
-        async for item in RunLogs(client, cache).follow_log(SOURCE):
+        async for item in RunLogs(client, cache, NAMESPACES).follow_log(SOURCE):
             items.append(item)
             cache.pods = []
             asyncio.get_running_loop().call_later(0.2, cache.lose, make_pod(ended(), uid="u1"))
@@ -445,7 +447,7 @@ async def test_log_is_awaited_when_a_container_could_not_be_started_and_is_start
     monkeypatch.setattr(run_logs, "UNREADABLE_SECONDS", 0.0)
     cache = PlayedCache(make_pod(UNSTARTED, uid="u1", spec=RESTARTED))
     async with playing(pods=[pod("terminated")], logs=[answer(GONE)]) as (client, _):
-        logs = RunLogs(client, cache)
+        logs = RunLogs(client, cache, NAMESPACES)
         for _attempt in range(3):
             with pytest.raises(EngineUnavailable, match="unable to retrieve"):
                 await follow(client, cache, logs=logs)
@@ -469,7 +471,7 @@ async def test_gap_begins_with_the_pod_when_nothing_else_is_known_of_it_anymore(
 async def test_log_counts_as_removed_only_when_the_node_says_so_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = PlayedCache(make_pod(ended(), uid="u1"))
     async with playing(pods=[pod("terminated")], logs=[answer(GONE)]) as (client, _):
-        logs = RunLogs(client, cache)
+        logs = RunLogs(client, cache, NAMESPACES)
         with pytest.raises(EngineUnavailable, match="unable to retrieve"):
             await follow(client, cache, logs=logs)
         monkeypatch.setattr(run_logs, "UNREADABLE_SECONDS", 0.0)
@@ -485,7 +487,7 @@ async def test_log_of_a_running_container_goes_on_when_its_runtime_was_away_for_
     cache = make_cache()
     states, logs = [pod(), pod(), pod("terminated")], [answer(GONE), answer(GONE), answer(ONE_TWO)]
     async with playing(pods=states, logs=logs) as (client, _):
-        run = RunLogs(client, cache)
+        run = RunLogs(client, cache, NAMESPACES)
         for _attempt in range(2):
             with pytest.raises(EngineUnavailable, match="unable to retrieve"):
                 await follow(client, cache, logs=run)
@@ -502,7 +504,7 @@ async def test_time_until_a_log_counts_as_removed_begins_anew_when_its_node_gave
     # The second time the log is given, with nothing new, and the runtime goes before that is confirmed.
     logs = [answer(ONE_TWO), answer(GONE), answer(ONE_TWO), answer(GONE), answer(GONE)]
     async with playing(pods=[live(ended_instance())], logs=logs) as (client, _):
-        run, items = RunLogs(client, cache), Items()
+        run, items = RunLogs(client, cache, NAMESPACES), Items()
 
         async def follow_on() -> None:
             async for item in run.follow_log(SOURCE, after=items[-1].position if items else None):
@@ -553,7 +555,7 @@ async def test_log_is_read_to_its_end_when_the_runtime_restarts_while_that_is_co
     cache, items = PlayedCache(make_pod(ended(), uid="u1")), Items()
     logs = [answer(ONE_TWO + f"{stamp(3)} thr"), answer(GONE), answer(GONE), answer(ONE_TWO + text((3, "three")))]
     async with playing(pods=[live(ended_instance())], logs=logs) as (client, _):
-        run = RunLogs(client, cache)
+        run = RunLogs(client, cache, NAMESPACES)
 
         async def follow_on() -> None:
             async for item in run.follow_log(SOURCE, after=items[-1].position if items else None):
@@ -662,7 +664,7 @@ async def test_pods_that_nobody_saw_are_gaps_when_the_job_has_counted_them() -> 
     counts = PlayedCounts("uid-of-pod", failed=2, active=1)
     cache = PlayedCache(make_pod(running()), job=make_job(failed=2, active=1, startTime=NOON))
     async with serve(counts.respond) as server, Client.connect(server.config()) as client:
-        logs = RunLogs(client, cache)
+        logs = RunLogs(client, cache, NAMESPACES)
         sources = await logs.list_log_sources(ANCHOR)
         assert [(one.pod, one.instance) for one in sources] == [
             ("run-r1-unseen", 0),
@@ -683,7 +685,7 @@ async def test_no_pod_is_missing_when_only_the_cache_lags() -> None:
     counts = PlayedCounts("uid-of-pod", "new", failed=1, active=1)
     cache = PlayedCache(make_pod(running()), job=make_job(failed=1, active=1))
     async with serve(counts.respond) as server, Client.connect(server.config()) as client:
-        sources = await RunLogs(client, cache).list_log_sources(ANCHOR)
+        sources = await RunLogs(client, cache, NAMESPACES).list_log_sources(ANCHOR)
     assert [one.pod for one in sources] == ["pod"]
 
 
@@ -692,7 +694,7 @@ async def test_nothing_is_asked_when_all_counted_pods_are_known() -> None:
     cache = PlayedCache(make_pod(running()), job=make_job(failed=1, active=1))
     cache.lose(gone)
     async with playing(pods=[refuse(500, "InternalError")], logs=[]) as (client, server):
-        assert len(await RunLogs(client, cache).list_log_sources(ANCHOR)) == 2
+        assert len(await RunLogs(client, cache, NAMESPACES).list_log_sources(ANCHOR)) == 2
     assert server.requests == []
 
 
@@ -700,7 +702,7 @@ async def test_count_of_another_anchor_does_not_matter_when_the_run_was_released
     cache = PlayedCache(make_pod(running()), job=make_job(failed=7))
     other = Anchor(run_uid=RUN, run_id="r1", project="p", action="job", uid="another")
     async with playing(pods=[refuse(500, "InternalError")], logs=[]) as (client, server):
-        assert [one.pod for one in await RunLogs(client, cache).list_log_sources(other)] == ["pod"]
+        assert [one.pod for one in await RunLogs(client, cache, NAMESPACES).list_log_sources(other)] == ["pod"]
     assert server.requests == []
 
 
