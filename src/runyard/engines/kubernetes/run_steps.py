@@ -359,7 +359,8 @@ class RunSteps:
         for _ in range(MOST_ATTEMPTS):
             if not isinstance(anchor, JobView):
                 return True
-            ends_job = not (has_succeeded or _has_ended(anchor))
+            # A Job that is suspended never ends, not even one whose pod has succeeded.
+            ends_job = not _has_ended(anchor) and (anchor.spec.suspend or not has_succeeded)
             if seconds is None and not ends_job:
                 return True
             if get_generation(anchor) > assignment.generation:

@@ -365,11 +365,12 @@ async def test_job_is_ended_when_its_run_has_failed_and_its_controller_may_start
     assert list_requests(server, "Job") == []
 
 
-async def test_suspended_job_is_ended_when_its_run_was_stopped_after_a_pod_had_failed() -> None:
+@pytest.mark.parametrize("exit_code", [0, 7])
+async def test_suspended_job_is_ended_when_its_run_was_stopped_after_a_pod_had_ended(exit_code: int) -> None:
     """Suspended it would never end: no TTL would delete it, and a release that comes late would start it again."""
     server, run = Server(FakeCluster()), make_run(backoff_limit=3)
-    uid = await start_job(server, run=run, exit_code=7)
-    pod = read_view(PodView, make_ended_pod(7, run_uid=run.run_uid))
+    uid = await start_job(server, run=run, exit_code=exit_code)
+    pod = read_view(PodView, make_ended_pod(exit_code, run_uid=run.run_uid))
     server.cluster.remove("Pod", pod.metadata.name)
     drop(server.cache, server.cache.pods, pod)
     await server.steps.stop(renew(run, 2), uid)
