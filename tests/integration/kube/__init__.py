@@ -1,0 +1,1 @@
+"""`kube` on this machine's network, without a cluster."""
