@@ -19,12 +19,12 @@ AT_ONCE = 12
 PATIENCE_SECONDS = (0.002, 0.005, 0.01, 0.02, 5.0)
 
 
-async def main(url: str, ca: Path, seconds: float) -> int:
+async def main(url: str, ca: bytes, seconds: float) -> int:
     """Return how many requests were answered."""
     loop = asyncio.get_running_loop()
     ends_at, numbers, answered = loop.time() + seconds, itertools.count(), 0
     choose = random.Random(7)
-    async with Transport(ClusterConfig(server=url, ca=ca.read_bytes())) as transport:
+    async with Transport(ClusterConfig(server=url, ca=ca)) as transport:
 
         async def work() -> None:
             nonlocal answered
@@ -44,4 +44,4 @@ async def main(url: str, ca: Path, seconds: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{uvloop.run(main(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])))}\n")
+    sys.stdout.write(f"{uvloop.run(main(sys.argv[1], Path(sys.argv[2]).read_bytes(), float(sys.argv[3])))}\n")
