@@ -112,17 +112,17 @@ def test_job_makes_no_pods_when_it_is_stopped_before_any_started(cluster: Cluste
 def test_suspended_job_ends_without_another_pod_when_it_is_settled_after_a_stop(
     cluster: Cluster, restricted: str
 ) -> None:
-    where = start(cluster, script("exit 7", backoff_limit=3), identify(restricted))
-    wait_for(lambda: get(cluster, restricted, f"job {where['name']}", "{.status.failed}") == "1")
+    where = start(cluster, script(TALKING, backoff_limit=3, grace_period_seconds=1), identify(restricted))
+    wait_for_log(cluster, restricted, "first words")
     send(cluster, Stop(**where, is_suspended=True, generation=2))
     job = f"job/{where['name']}"
     wait(cluster, restricted, job, until="condition=suspended")
-    known = {pod["metadata"]["uid"] for pod in list_pods(cluster, restricted)}
+    wait_for(lambda: list_pods(cluster, restricted) == [])
 
     send(cluster, Settle(ttl_seconds=None, ends_job=True, **{**where, "seen_generation": 2}, generation=2))
     wait(cluster, restricted, job, until="condition=failed")
 
-    assert {pod["metadata"]["uid"] for pod in list_pods(cluster, restricted)} <= known
+    assert list_pods(cluster, restricted) == []
     events = cluster.kubectl("events", "-n", restricted, f"--for={job}")
     assert events.count("SuccessfulCreate") == 1
 
