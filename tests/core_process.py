@@ -117,6 +117,10 @@ def run_core(
     finally:
         process.kill()
         process.wait()
+        storage = folder / "data/local/containers/storage/overlay"
+        if storage.is_dir():
+            # Podman leaves this folder mounted on itself, and pytest cannot remove it later.
+            subprocess.run(["umount", storage], capture_output=True, check=False)
 
 
 def call_runyard(*arguments: str, environment: Mapping[str, str] | None = None, given: str = "") -> Ended:

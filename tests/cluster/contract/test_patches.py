@@ -26,7 +26,7 @@ from runyard.kube.resources import (
 )
 from runyard.manifests.environment import get_platform_envs
 from runyard.manifests.identity import Owner, RunIdentity
-from runyard.manifests.patches import EndPod, Patch, Release, Settle, Stop
+from runyard.manifests.patches import EndPod, Patch, Release, Remind, Settle, Stop
 from runyard.manifests.render import render_anchor, render_dependents, render_kept_claims, render_preview
 from runyard.spec.environment import SecretUse
 from runyard.spec.policy import Policy
@@ -116,6 +116,17 @@ async def test_job_is_held_released_stopped_and_settled_when_patched_in_order(cl
     settled = await send(client, Settle(ttl_seconds=60, **locate(anchor, seen=2, generation=2)))
     assert settled["spec"]["ttlSecondsAfterFinished"] == 60
     assert get_told(settled) == ("2", "stop")
+
+
+async def test_a_reminder_is_the_only_change_when_the_controller_of_a_job_is_reminded(client: Client) -> None:
+    anchor = await create_anchor(client, JOB, "reminded")
+    at, where = "2026-11-19T05:00:00Z", {"name": anchor["metadata"]["name"], "namespace": NAMESPACE}
+    reminded = await send(client, Remind(**where, uid=anchor["metadata"]["uid"], at=at))
+    assert reminded["metadata"]["annotations"] == {**anchor["metadata"]["annotations"], "runyard.io/reminded-at": at}
+    assert reminded["spec"] == anchor["spec"]
+    assert reminded["metadata"]["generation"] == anchor["metadata"]["generation"]
+    with pytest.raises(Invalid):
+        await send(client, Remind(**where, uid="another", at=at))
 
 
 @pytest.mark.parametrize(("spec", "replicas"), [(SERVICE, 2), (IDLE, 0)], ids=["two replicas", "none by wish"])
