@@ -191,11 +191,7 @@ class LogCollector:
         infos = {info.stream: info for info in await self._core.logs.list_streams(uid)}
         chosen = await self._choose(anchor, _leave_out_stored(listed, infos), infos)
         if has_ended:
-            await self._finish_lost(anchor, listed, infos)
-        known_pods = {source.pod for source in (*listed, *(run.sources if run is not None else ()))}
-        for source in ended:
-            if to_stream(source) not in infos and source.pod not in known_pods:
-                await self._cut(anchor, source, None, cause=NOTHING_MORE, name=LOST, since=source.since)
+            await self._finish_lost(anchor, listed, infos, ended)
         if lost_since is not None and not listed and not infos and not ended:
             source = LogSource(run_uid=uid, pod=LOST, container=LOST)
             cause = f"{LOST}: the objects of the run are gone, and nothing of its output was read"
@@ -239,11 +235,19 @@ class LogCollector:
         return [*known, *unknown[len(cut) :]]
 
     async def _finish_lost(
-        self, anchor: Anchor, listed: Sequence[LogSource], infos: Mapping[Stream, StreamInfo]
+        self,
+        anchor: Anchor,
+        listed: Sequence[LogSource],
+        infos: Mapping[Stream, StreamInfo],
+        ended: Sequence[LogSource],
     ) -> None:
-        """Finish streams whose rest the engine does not know anymore, with a gap."""
+        """Finish with a gap: streams whose rest the engine does not know anymore, and `ended` ones without a stream."""
         run = self._runs.get(anchor.run_uid)
-        known = {to_stream(source) for source in (*listed, *(run.sources if run is not None else ()))}
+        sources = (*listed, *(run.sources if run is not None else ()))
+        known, known_pods = {to_stream(source) for source in sources}, {source.pod for source in sources}
+        for source in ended:
+            if to_stream(source) not in infos and source.pod not in known_pods:
+                await self._cut(anchor, source, None, cause=NOTHING_MORE, name=LOST, since=source.since)
         for info in infos.values():
             stream = info.stream
             if stream not in known and not info.is_complete:

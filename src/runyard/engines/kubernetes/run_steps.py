@@ -360,7 +360,7 @@ class RunSteps:
             if not isinstance(anchor, JobView):
                 return True
             # A Job that is suspended never ends, not even one whose pod has succeeded.
-            ends_job = not _has_ended(anchor) and (anchor.spec.suspend or not has_succeeded)
+            ends_job = not anchor.has_ended and (anchor.spec.suspend or not has_succeeded)
             if seconds is None and not ends_job:
                 return True
             if get_generation(anchor) > assignment.generation:
@@ -513,10 +513,7 @@ def _is_releasable(anchor: AnchorView, generation: int) -> bool:
 
 
 def _has_ended(anchor: AnchorView | None) -> bool:
-    """Whether it is a Job that has no pods left to run, by the word of its controller."""
-    if not isinstance(anchor, JobView):
-        return False
-    return any(one.type in ("Complete", "Failed") and one.status == "True" for one in anchor.status.conditions)
+    return isinstance(anchor, JobView) and anchor.has_ended
 
 
 def _has_run(objects: RunObjects) -> bool:

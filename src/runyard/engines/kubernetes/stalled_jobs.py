@@ -30,7 +30,6 @@ LONGEST_STALLED_SECONDS = 900.0
 """The time doubles with each reminder of a Job, up to this: a full quota, for instance, may last."""
 MOST_REMINDERS = 20
 """How many Jobs are reminded of in one look, those first that were longest without news."""
-_ENDS = ("Complete", "Failed")
 
 _log = logging.getLogger(__name__)
 
@@ -111,9 +110,7 @@ class StalledJobs:
 
         The resourceVersion is not part of it: a reminder changes that.
         """
-        if job.spec.suspend or job.metadata.deleted_at:
-            return None
-        if any(one.type in _ENDS and one.status == "True" for one in job.status.conditions):
+        if job.spec.suspend or job.metadata.deleted_at or job.has_ended:
             return None
         pods = self._cache.list_pods_by_key(job.metadata.labels.run_uid)
         if any(not is_finished(pod) for pod in pods):

@@ -130,6 +130,11 @@ class JobView(View, frozen=True, gc=False):
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has no pods left to run, by the word of its controller."""
+        return any(one.type in ("Complete", "Failed") and one.status == "True" for one in self.status.conditions)
+
 
 class DeploymentSpec(msgspec.Struct, frozen=True, gc=False):
     """What the engine changes of a Deployment."""
